@@ -1,0 +1,1 @@
+"""Real Kubernetes for tests and people."""
