@@ -1,4 +1,4 @@
-// etcd, and etcdutl's own client is not needed: devcluster speaks to it over its JSON gateway.
+// etcd; devcluster speaks to it over its JSON gateway, so no client is built.
 module devcluster.local/etcd
 
 go 1.26.0

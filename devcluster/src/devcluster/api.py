@@ -1,0 +1,121 @@
+"""As much of the Kubernetes API as this package itself needs: requests and watches, by a kubeconfig's user.
+
+It stands on the standard library alone. The operator has a client of its own; the two share nothing, so
+that the proving ground does not lean on what it proves.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import tempfile
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster.problem import Problem
+
+Json = dict[str, Any]
+
+
+class ApiError(Problem):
+    """The API server refused a request; `code` is its HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"the API server answered {code}: {message}")
+        self.code = code
+
+
+class Api:
+    """Talks to one API server. Every call opens a connection of its own, so threads may share it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self._server = urllib.parse.urlsplit(cluster["server"])
+        self._tls = ssl.create_default_context(cadata=_decode(cluster["certificate-authority-data"]))
+        with tempfile.NamedTemporaryFile("w") as pair:
+            pair.write(_decode(user["client-certificate-data"]) + _decode(user["client-key-data"]))
+            pair.flush()
+            self._tls.load_cert_chain(pair.name)
+
+    def get(self, path: str, timeout: float = 10) -> Json:
+        return self._call("GET", path, timeout=timeout)
+
+    def post(self, path: str, body: Json) -> Json:
+        return self._call("POST", path, body)
+
+    def patch(self, path: str, body: Json) -> Json:
+        return self._call("PATCH", path, body, {"Content-Type": "application/merge-patch+json"})
+
+    def delete(self, path: str) -> Json:
+        return self._call("DELETE", path)
+
+    def is_ready(self) -> bool:
+        try:
+            connection = self._connect(2)
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+    def watch(self, path: str, idle_limit: float = 60) -> Iterator[Json]:
+        """Everything there is as ADDED, then every change; ends when the server ends it."""
+        listed = self.get(path)
+        for item in listed["items"]:
+            yield {"type": "ADDED", "object": item}
+        version = listed["metadata"]["resourceVersion"]
+        query = f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600"
+        # Bookmarks come about once a minute: a connection silent for longer than two is dead.
+        connection = self._connect(2 * idle_limit)
+        try:
+            connection.request("GET", query)
+            response = connection.getresponse()
+            self._refuse_error(response.status, b"" if response.status == 200 else response.read())
+            for line in response:
+                event: Json = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                if event["type"] != "BOOKMARK":
+                    yield event
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: float) -> http.client.HTTPSConnection:
+        host, port = self._server.hostname or "", self._server.port or 443
+        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+
+    def _call(
+        self, method: str, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None,
+        timeout: float = 10,
+    ) -> Json:  # fmt: skip
+        connection = self._connect(timeout)
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            answer = response.read()
+        finally:
+            connection.close()
+        self._refuse_error(response.status, answer)
+        parsed: Json = json.loads(answer)
+        return parsed
+
+    @staticmethod
+    def _refuse_error(status: int, answer: bytes) -> None:
+        if status < 400:
+            return
+        try:
+            message = json.loads(answer)["message"]
+        except (ValueError, KeyError):
+            message = answer.decode(errors="replace")
+        raise ApiError(status, message)
+
+
+def _decode(text: str) -> str:
+    return base64.b64decode(text).decode()

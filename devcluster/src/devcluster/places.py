@@ -1,0 +1,129 @@
+"""Where things lie on the machine, and the record of the clusters that exist.
+
+State (one folder a cluster) and cache (binaries, images) are outside every checkout, so that a second
+checkout does not build again. All that a cluster owns is found again by its name: its folder, its
+cgroup, its network namespaces. `down` and crash recovery rely on nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from devcluster.addresses import CLUSTERS, AddressPlan
+from devcluster.problem import Problem
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
+
+
+def state_root() -> Path:
+    return Path(os.environ.get("DEVCLUSTER_STATE", "/var/lib/devcluster"))
+
+
+def cache_root() -> Path:
+    return Path(os.environ.get("DEVCLUSTER_CACHE", "/var/cache/devcluster"))
+
+
+def default_name(checkout: Path) -> str:
+    """Each checkout its own: the folder's name, and a few digits of its whole path."""
+    word = re.sub(r"[^a-z0-9]+", "-", checkout.name.lower()).strip("-")[:16].rstrip("-")
+    digits = hashlib.sha256(str(checkout.resolve()).encode()).hexdigest()[:5]
+    return f"{word}-{digits}" if word[:1].isalpha() else f"c-{digits}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was asked for when the cluster was made; it outlives every process of the cluster."""
+
+    name: str
+    index: int
+    nodes: int
+    kubernetes: str
+    metrics: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return state_root() / self.name
+
+    @property
+    def addresses(self) -> AddressPlan:
+        return AddressPlan(self.index)
+
+    @property
+    def node_numbers(self) -> range:
+        return range(1, self.nodes + 1)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "pki" / "admin.kubeconfig"
+
+
+def load_record(name: str) -> Record | None:
+    file = state_root() / name / "cluster.json"
+    try:
+        return Record(**json.loads(file.read_text()))
+    except FileNotFoundError:
+        return None
+    except (json.JSONDecodeError, TypeError):
+        raise Problem(
+            f"the record {file} is damaged; `devcluster down --name {name}` clears this cluster away"
+        ) from None
+
+
+def all_records() -> list[Record]:
+    found = (load_record(file.parent.name) for file in sorted(state_root().glob("*/cluster.json")))
+    return [record for record in found if record is not None]
+
+
+def claim_record(name: str, nodes: int, kubernetes: str, metrics: bool) -> Record:
+    """Find this cluster's record, or allot it the lowest free address range and write one."""
+    with registry_lock():
+        known = load_record(name)
+        if known is not None:
+            return known
+        taken = {record.index for record in all_records()}
+        free = [index for index in range(CLUSTERS) if index not in taken]
+        if not free:
+            raise Problem(f"{CLUSTERS} clusters exist already; end one with `devcluster down --name NAME`")
+        record = Record(name, free[0], nodes, kubernetes, metrics)
+        record.folder.mkdir(parents=True, exist_ok=True)
+        (record.folder / "cluster.json").write_text(json.dumps(asdict(record)))
+        return record
+
+
+def require_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise Problem(
+            f"the cluster name {name!r} will not do: use 1 to 30 lower-case letters, digits and dashes, "
+            "a letter first"
+        )
+    return name
+
+
+@contextlib.contextmanager
+def _locked(file: Path, busy: str | None) -> Iterator[None]:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            raise Problem(busy or "") from None
+        yield
+
+
+def registry_lock() -> contextlib.AbstractContextManager[None]:
+    """Held while clusters are allotted or their shared parts change; short, so others wait for it."""
+    return _locked(state_root() / ".lock", None)
+
+
+def cluster_lock(name: str) -> contextlib.AbstractContextManager[None]:
+    """Held by `up` and `down`; a second one on the same cluster is told so at once."""
+    busy = f"another `devcluster up` or `down` is at work on cluster {name}; wait for it to end"
+    return _locked(state_root() / f".{name}.lock", busy)
