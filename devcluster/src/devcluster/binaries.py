@@ -34,7 +34,9 @@ def kubernetes_minors() -> list[str]:
 
 def require_kubernetes(minor: str) -> str:
     if minor not in kubernetes_minors():
-        raise Problem(f"Kubernetes {minor} is not pinned here; choose one of {', '.join(kubernetes_minors())}")
+        raise Problem(
+            f"Kubernetes {minor} is not pinned here; choose one of {', '.join(kubernetes_minors())}"
+        )
     return minor
 
 
@@ -118,7 +120,9 @@ def _build(name: str, progress: Progress) -> None:
         shutil.copytree(source, work)
         progress.say(f"{name}: fetching modules")
         _go(work, "mod", "download", timeout=1800)
-        packages = _go(work, "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *programs)
+        packages = _go(
+            work, "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *programs
+        )
         meter = progress.meter(label, len(packages.split()) + _LINK_WEIGHT * len(programs))
         _compile(work, out, programs, name, meter)
         meter.close()
@@ -137,7 +141,9 @@ def _programs(source: Path) -> list[str]:
 
 def _version(source: Path) -> str:
     first = _programs(source)[0]
-    for module, version in re.findall(r"^(?:require)?\s+(\S+) (v\S+)", (source / "go.mod").read_text(), re.M):
+    for module, version in re.findall(
+        r"^(?:require)?\s+(\S+) (v\S+)", (source / "go.mod").read_text(), re.MULTILINE
+    ):
         if first.startswith(module) or first == ".":
             return str(version)
     raise Problem(f"{source}/go.mod pins no version of {first}")
@@ -145,7 +151,12 @@ def _version(source: Path) -> str:
 
 def _environment() -> dict[str, str]:
     # GOTOOLCHAIN: never fetch another compiler; the one on the machine has to do.
-    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
+    return {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly -buildvcs=false",
+    }
 
 
 def _go(work: Path, *arguments: str, timeout: float = 600) -> str:

@@ -65,9 +65,7 @@ class _Authority:
         _write(folder / "ca.crt", certificate.public_bytes(Encoding.PEM))
         _write(folder / "ca.key", _pem(self._key))
 
-    def issue(
-        self, file: str, name: str, organization: str | None = None, names: Sequence[str] = ()
-    ) -> None:
+    def issue(self, file: str, name: str, organization: str | None = None, names: Sequence[str] = ()) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign(_name(name, organization), key, is_authority=False, names=names)
         _write(self._folder / f"{file}.crt", certificate.public_bytes(Encoding.PEM))

@@ -27,7 +27,7 @@ def trees() -> list[Path]:
     """The root folder of every hierarchy that containers are put into."""
     if is_v2():
         return [ROOT]
-    return [tree for tree in sorted(ROOT.iterdir()) if (tree / "cgroup.procs").exists() and tree.name != "unified"]
+    return [tree for tree in sorted(ROOT.iterdir()) if (tree / "cgroup.procs").exists()]
 
 
 def _tree(name: str) -> Path:

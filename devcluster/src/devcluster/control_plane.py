@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from pathlib import Path
 
@@ -150,8 +151,20 @@ def _metrics(record: Record, binaries: Binaries) -> Component:
     )
 
 
+def manifests(record: Record) -> list[Path]:
+    """What is applied to every new cluster."""
+    wanted = [MANIFESTS / "cluster.yaml"]
+    if record.metrics:
+        filled = (MANIFESTS / "metrics.yaml").read_text().replace("$ADDRESS", record.addresses.api)
+        authority = base64.b64encode((record.folder / "pki" / "ca.crt").read_bytes()).decode()
+        file = record.folder / "metrics.yaml"
+        file.write_text(filled.replace("$AUTHORITY", authority))
+        wanted.append(file)
+    return wanted
+
+
 def proxy(record: Record, binaries: Binaries, place: str, node: str) -> Component:
-    """kube-proxy of a node, or of the control plane: through that one the host and webhooks reach Services."""
+    """kube-proxy of a node, or of the control plane, where it serves the host and the API server."""
     file = record.folder / f"proxy-{place}.yaml"
     file.write_text(f"""\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1

@@ -7,18 +7,18 @@ dropped as a reboot would drop it, data on disk is kept, and only what does not 
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from devcluster import cgroups, certificates, control_plane, dns, images, machine, mounts, network, volumes
+from devcluster import certificates, cgroups, control_plane, dns, machine, mounts, network, power, volumes
 from devcluster.addresses import MOST_NODES
 from devcluster.api import Api
 from devcluster.binaries import DEFAULT_KUBERNETES, Binaries, build, require_kubernetes, sets_for
-from devcluster.command import run
+from devcluster.kubectl import Kubectl
 from devcluster.node import Node
 from devcluster.places import Record, claim_record, cluster_lock, load_record, registry_lock
 from devcluster.problem import Problem
-from devcluster.processes import Component, Processes
+from devcluster.processes import Processes
 from devcluster.progress import Progress
 from devcluster.waiting import until
 
@@ -122,27 +122,13 @@ class _Start:
         volumes.mount_all(record)
         self._progress.say(f"starting {len(self._nodes)} nodes and the control plane of {record.name}")
         with ThreadPoolExecutor(len(self._nodes)) as pool:
-            runtimes = [pool.submit(self._start_runtime, node) for node in self._nodes]
+            runtimes = [pool.submit(power.start_runtime, node, self._binaries) for node in self._nodes]
             self._start_control_plane()
-            for node, runtime in zip(self._nodes, runtimes, strict=True):
-                self._start_kubelet(node, runtime)
+            for runtime in runtimes:
+                power.start_rest(runtime.result(), self._processes)
         self._wait_for_nodes()
         self._wait_for_dns()
         self._progress.say(f"{len(self._nodes)} nodes are Ready and DNS answers")
-
-    def _start_runtime(self, node: Node) -> list[Component]:
-        """Start containerd and give it the pause image; returns what else the node runs."""
-        if not node.is_on(self._processes):
-            node.cut_power()
-        runtime, *others = node.components(self._binaries)
-        self._processes.start(runtime)
-        until(node.socket.exists, f"the start of containerd on {node.name}", 30)
-        images.load_pause(node, self._binaries)
-        return others
-
-    def _start_kubelet(self, node: Node, runtime: Future[list[Component]]) -> None:
-        for component in runtime.result():
-            self._processes.start(component)
 
     def _start_control_plane(self) -> None:
         parts = control_plane.components(self._record, self._binaries)
@@ -152,11 +138,9 @@ class _Start:
         until(lambda: self._api_answers(api), "the start of the API server", 90)
         for part in parts.values():
             self._processes.start(part)
-        manifests = [control_plane.MANIFESTS / "cluster.yaml"]
-        if self._record.metrics:
-            manifests.append(control_plane.metrics_manifest(self._record))
-        for manifest in manifests:
-            run(self._binaries["kubectl"], f"--kubeconfig={self._record.kubeconfig}", "apply", "-f", manifest)
+        kubectl = Kubectl(self._binaries["kubectl"], self._record.kubeconfig)
+        for manifest in control_plane.manifests(self._record):
+            kubectl("apply", "-f", manifest)
 
     def _api_answers(self, api: Api) -> bool:
         for name in ("control/etcd", "control/apiserver"):

@@ -118,9 +118,7 @@ def _buildah(*arguments: str) -> str:
     storage = cache_root() / "buildah"
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
     command = ["buildah", "--root", str(storage), "--runroot", str(storage / "run"), *arguments]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=1800, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     if done.returncode:
         raise Problem(f"`buildah {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
     return done.stdout
@@ -138,9 +136,7 @@ def _prepare_buildah(progress: Progress) -> None:
     root = cache_root() / "images" / "debian.tar"
     nodocs = [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("man", "doc", "locale")]
     source = f"deb {debian_mirror()} {suite} main"
-    run(
-        "mmdebstrap", "--variant=apt", "--include=ca-certificates", *nodocs, suite, root, source, timeout=900
-    )
+    run("mmdebstrap", "--variant=apt", "--include=ca-certificates", *nodocs, suite, root, source, timeout=900)
     container = _buildah("from", "scratch").strip()
     _buildah("add", container, str(root), "/")
     _buildah("commit", "--rm", container, BASE)

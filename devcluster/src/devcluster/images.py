@@ -34,7 +34,9 @@ def read(file: Path) -> list[Image]:
     except FileNotFoundError:
         raise Problem(f"there is no image archive {file}; `make images` builds ours") from None
     except (tarfile.TarError, KeyError, ValueError):
-        raise Problem(f"{file} is not an OCI image archive; write one with `buildah push` or `save`") from None
+        raise Problem(
+            f"{file} is not an OCI image archive; write one with `buildah push` or `save`"
+        ) from None
     found = []
     for manifest in index["manifests"]:
         notes = manifest.get("annotations", {})

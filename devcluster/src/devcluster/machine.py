@@ -42,7 +42,9 @@ def require(sets: list[str], progress: Progress) -> None:
     _require_disk(state_root(), DISK_TO_RUN if built else DISK_TO_BUILD)
     if not built:
         _require_go()
-    install({program: package for program, package in PROGRAMS.items() if not shutil.which(program)}, progress)
+    install(
+        {program: package for program, package in PROGRAMS.items() if not shutil.which(program)}, progress
+    )
     cache_root().mkdir(parents=True, exist_ok=True)
 
 
@@ -81,8 +83,8 @@ def _require_memory() -> None:
     available = _available_memory()
     if available < MEMORY:
         raise Problem(
-            f"the cluster needs {MEMORY / GIB:.0f} GiB of free memory and {available / GIB:.1f} GiB are free; "
-            "end something, or ask for fewer nodes"
+            f"the cluster needs {MEMORY / GIB:.0f} GiB of free memory and {available / GIB:.1f} GiB "
+            "are free; end something first"
         )
 
 
@@ -106,7 +108,9 @@ def _require_disk(folder: Path, needed: int) -> None:
 def _require_go() -> None:
     wanted = ".".join(str(part) for part in OLDEST_GO)
     if not shutil.which("go"):
-        raise Problem(f"Go is not installed; install Go {wanted} or later to build Kubernetes from its modules")
+        raise Problem(
+            f"Go is not installed; install Go {wanted} or later to build Kubernetes from its modules"
+        )
     version = binaries.go_version()
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_GO:
         raise Problem(f"Go {version} is too old; install Go {wanted} or later")

@@ -101,8 +101,11 @@ class Node:
         return json.dumps({"cniVersion": "1.0.0", "name": "devcluster", "plugins": [bridge, ports]})
 
     def _containerd(self) -> str:
-        unused = ["snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.devmapper",
-                  "snapshotter.v1.blockfile", "snapshotter.v1.erofs", "internal.v1.tracing", "nri.v1.nri"]  # fmt: skip
+        unused = [
+            *(f"snapshotter.v1.{name}" for name in ("btrfs", "zfs", "devmapper", "blockfile", "erofs")),
+            "internal.v1.tracing",
+            "nri.v1.nri",
+        ]
         return f"""\
 version = 3
 root = "{self.folder / "containerd"}"
@@ -134,7 +137,10 @@ disabled_plugins = {json.dumps([f"io.containerd.{name}" for name in unused])}
         return f"""\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, x509: {{clientCAFile: {pki / "ca.crt"}}}}}
+authentication:
+  anonymous: {{enabled: false}}
+  webhook: {{enabled: true}}
+  x509: {{clientCAFile: {pki / "ca.crt"}}}
 authorization: {{mode: Webhook}}
 address: {self.address}
 healthzBindAddress: 127.0.0.1

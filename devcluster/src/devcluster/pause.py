@@ -30,7 +30,11 @@ def archive(image: str, target: Path) -> Path:
 
     def add(content: bytes, kind: str) -> dict[str, str | int]:
         blobs[f"blobs/sha256/{_digest(content).removeprefix('sha256:')}"] = content
-        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": _digest(content), "size": len(content)}
+        return {
+            "mediaType": f"application/vnd.oci.image.{kind}",
+            "digest": _digest(content),
+            "size": len(content),
+        }
 
     manifest = {
         "schemaVersion": 2,
@@ -40,7 +44,11 @@ def archive(image: str, target: Path) -> Path:
     }
     entry = add(json.dumps(manifest).encode(), "manifest.v1+json")
     index = {"schemaVersion": 2, "manifests": [{**entry, "annotations": {"io.containerd.image.name": image}}]}
-    files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode(), **blobs}
+    files = {
+        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+        "index.json": json.dumps(index).encode(),
+        **blobs,
+    }
     target.write_bytes(_tar(files, mode=0o644))
     return target
 

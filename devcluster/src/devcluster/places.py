@@ -20,6 +20,7 @@ from pathlib import Path
 from devcluster.addresses import CLUSTERS, AddressPlan
 from devcluster.problem import Problem
 
+LOCKS = Path("/run/lock/devcluster")
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 
 
@@ -120,10 +121,10 @@ def _locked(file: Path, busy: str | None) -> Iterator[None]:
 
 def registry_lock() -> contextlib.AbstractContextManager[None]:
     """Held while clusters are allotted or their shared parts change; short, so others wait for it."""
-    return _locked(state_root() / ".lock", None)
+    return _locked(LOCKS / ".registry", None)
 
 
 def cluster_lock(name: str) -> contextlib.AbstractContextManager[None]:
     """Held by `up` and `down`; a second one on the same cluster is told so at once."""
     busy = f"another `devcluster up` or `down` is at work on cluster {name}; wait for it to end"
-    return _locked(state_root() / f".{name}.lock", busy)
+    return _locked(LOCKS / name, busy)

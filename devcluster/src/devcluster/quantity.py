@@ -8,8 +8,12 @@ from decimal import Decimal
 
 from devcluster.problem import Problem
 
-_UNITS = {"": 1, "m": Decimal("0.001"), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}  # fmt: skip
+_UNITS: dict[str, Decimal | int] = {
+    "": 1,
+    "m": Decimal("0.001"),
+    **{letter: 1000**power for power, letter in enumerate("kMGTP", 1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTP", 1)},
+}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)([kMGTP]i?|Ki|m)?")
 
 

@@ -42,7 +42,9 @@ class Storage:
 
     def _provision(self, claim: Json) -> None:
         notes = claim["metadata"].get("annotations", {})
-        if notes.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER or claim["spec"].get("volumeName"):
+        if notes.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER or claim["spec"].get(
+            "volumeName"
+        ):
             return
         kind = self._api.get(f"/apis/storage.k8s.io/v1/storageclasses/{claim['spec']['storageClassName']}")
         node = notes.get("volume.kubernetes.io/selected-node")
@@ -54,10 +56,10 @@ class Storage:
         is_pinned = kind.get("parameters", {}).get("pinned") == "true"
         try:
             self._api.post(VOLUMES, _volume(name, claim, kind, str(path), node if is_pinned else None))
+            log.info("made %s (%s) for %s", name, size, _key(claim))
         except ApiError as error:
-            if error.code != 409:
+            if error.code != 409:  # made before, and the claim is not bound to it yet
                 raise
-        log.info("made %s (%s) for %s", name, size, _key(claim))
 
     def _grow(self, claim: Json) -> None:
         wanted, name = claim["spec"]["resources"]["requests"]["storage"], claim["spec"]["volumeName"]

@@ -1,0 +1,70 @@
+"""The API server's audit log: who did what to which resource since a mark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the API server saw it end."""
+
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITES
+
+    @property
+    def is_refused(self) -> bool:
+        return self.code == 403
+
+
+class AuditLog:
+    """Reads the log from where `mark` was last called."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.mark()
+
+    def mark(self) -> None:
+        status = self._file.stat()
+        self._place = (status.st_ino, status.st_size)
+
+    def requests(self) -> list[Request]:
+        """Everything since the mark; a log that was rotated meanwhile is read on in its new file."""
+        inode, offset = self._place
+        if self._file.stat().st_ino != inode:
+            offset = 0
+        with self._file.open() as content:
+            content.seek(offset)
+            return list(_parse(content))
+
+
+def _parse(lines: Iterator[str]) -> Iterator[Request]:
+    for line in lines:
+        if not line.endswith("\n"):
+            return  # still being written
+        event = json.loads(line)
+        if event["stage"] not in ("ResponseComplete", "ResponseStarted"):
+            continue
+        target = event.get("objectRef", {})
+        subresource = f"/{target['subresource']}" if "subresource" in target else ""
+        yield Request(
+            event["user"].get("username", ""),
+            event["verb"],
+            f"{target.get('resource', '')}{subresource}",
+            target.get("namespace", ""),
+            target.get("name", ""),
+            event.get("responseStatus", {}).get("code", 0),
+        )

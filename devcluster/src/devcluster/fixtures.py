@@ -1,0 +1,53 @@
+"""Fixtures for pytest: a cluster for the whole session, and faults that heal after each test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from devcluster import image_build
+from devcluster.cluster import Cluster, EmbeddedCluster
+from devcluster.embedded import Wish
+from devcluster.faults import Faults
+from devcluster.progress import Progress
+from devcluster.provider import checkout, choose
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """This checkout's cluster with all images loaded; one that was up before stays up afterwards."""
+    chosen = choose()
+    was_up = chosen.provider == "existing" or chosen.is_up
+    progress = Progress()
+    chosen.up(Wish(), progress)
+    recipes = list(image_build.recipes(checkout() / "images").values())
+    chosen.load(image_build.build(recipes, progress))
+    yield chosen
+    if not was_up:
+        chosen.down(progress)
+
+
+@pytest.fixture
+def embedded_cluster(cluster: Cluster) -> EmbeddedCluster:
+    """The cluster where a test needs what only the embedded one has."""
+    if not isinstance(cluster, EmbeddedCluster):
+        pytest.skip(f"needs the embedded cluster, this is {cluster.provider}")
+    return cluster
+
+
+@pytest.fixture
+def faults(embedded_cluster: EmbeddedCluster) -> Iterator[Faults]:
+    """Faults to order; whatever a test leaves broken is healed after it."""
+    yield embedded_cluster.faults
+    embedded_cluster.faults.heal_all()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own, gone afterwards."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")

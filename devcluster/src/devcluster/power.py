@@ -1,0 +1,34 @@
+"""Turns nodes on and off, the way a power switch does."""
+
+from __future__ import annotations
+
+from devcluster import images
+from devcluster.binaries import Binaries
+from devcluster.node import Node
+from devcluster.processes import Component, Processes
+from devcluster.waiting import until
+
+
+def start_runtime(node: Node, binaries: Binaries) -> list[Component]:
+    """Start containerd and give it the pause image; returns what else the node runs."""
+    processes = Processes(node.record)
+    if not node.is_on(processes):
+        node.cut_power()
+    runtime, *rest = node.components(binaries)
+    processes.start(runtime)
+    until(node.socket.exists, f"the start of containerd on {node.name}", 30)
+    images.load_pause(node, binaries)
+    return rest
+
+
+def start_rest(rest: list[Component], processes: Processes) -> None:
+    for component in rest:
+        processes.start(component)
+
+
+def turn_on(node: Node, binaries: Binaries) -> None:
+    start_rest(start_runtime(node, binaries), Processes(node.record))
+
+
+def turn_off(node: Node) -> None:
+    node.cut_power()
