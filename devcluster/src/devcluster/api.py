@@ -57,12 +57,14 @@ class Api:
         return self._call("DELETE", path)
 
     def is_ready(self) -> bool:
+        connection = self._connect(2)
         try:
-            connection = self._connect(2)
             connection.request("GET", "/readyz")
             return connection.getresponse().status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
+        finally:
+            connection.close()
 
     def watch(self, path: str, idle_limit: float = 60) -> Iterator[Json]:
         """Everything there is as ADDED, then every change; ends when the server ends it."""

@@ -11,11 +11,13 @@ from devcluster import embedded, images, report
 from devcluster.api import Api
 from devcluster.audit import AuditLog
 from devcluster.binaries import Binaries, sets_for
+from devcluster.command import Argument, run
 from devcluster.control_plane import audit_log
 from devcluster.faults import Faults
 from devcluster.kubectl import Kubectl
 from devcluster.places import Record, load_record, require_name
 from devcluster.problem import Problem
+from devcluster.processes import Processes
 from devcluster.progress import Progress
 
 
@@ -97,6 +99,12 @@ class EmbeddedCluster:
     @property
     def node_names(self) -> list[str]:
         return [f"node{number}" for number in self.record.node_numbers]
+
+    def run_in(self, place: str, *command: Argument) -> str:
+        """Run a program of this machine in the network of a node, or of the control plane."""
+        if place not in ["control", *self.node_names]:
+            raise Problem(f"{place!r} is no place; there are control, {', '.join(self.node_names)}")
+        return run(*command, inside=Processes(self.record).namespace(place))
 
     def status(self) -> str:
         return report.status(self.record)

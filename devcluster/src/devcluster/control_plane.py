@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from devcluster.binaries import Binaries
+from devcluster.files import keep
 from devcluster.places import Record
 from devcluster.processes import Component
 
@@ -115,7 +116,9 @@ def _scheduler(record: Record, binaries: Binaries) -> Component:
 
 def _dns(record: Record, binaries: Binaries) -> Component:
     corefile = record.folder / "Corefile"
-    corefile.write_text(f"""\
+    keep(
+        corefile,
+        f"""\
 .:53 {{
     bind {record.addresses.dns}
     errors
@@ -127,7 +130,8 @@ def _dns(record: Record, binaries: Binaries) -> Component:
     }}
     cache 1
 }}
-""")
+""",
+    )
     return Component("control/dns", (binaries["coredns"], "-conf", str(corefile)))
 
 
@@ -158,7 +162,7 @@ def manifests(record: Record) -> list[Path]:
         filled = (MANIFESTS / "metrics.yaml").read_text().replace("$ADDRESS", record.addresses.api)
         authority = base64.b64encode((record.folder / "pki" / "ca.crt").read_bytes()).decode()
         file = record.folder / "metrics.yaml"
-        file.write_text(filled.replace("$AUTHORITY", authority))
+        keep(file, filled.replace("$AUTHORITY", authority))
         wanted.append(file)
     return wanted
 
@@ -166,7 +170,9 @@ def manifests(record: Record) -> list[Path]:
 def proxy(record: Record, binaries: Binaries, place: str, node: str) -> Component:
     """kube-proxy of a node, or of the control plane, where it serves the host and the API server."""
     file = record.folder / f"proxy-{place}.yaml"
-    file.write_text(f"""\
+    keep(
+        file,
+        f"""\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {{kubeconfig: {record.folder / "pki" / "proxy.kubeconfig"}}}
@@ -177,5 +183,6 @@ healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 conntrack: {{maxPerCore: 0, min: 0}}
 iptables: {{minSyncPeriod: 0s}}
-""")
+""",
+    )
     return Component(f"{place}/proxy", (binaries["kube-proxy"], f"--config={file}"))

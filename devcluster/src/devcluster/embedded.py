@@ -128,6 +128,8 @@ class _Start:
                 power.start_rest(runtime.result(), self._processes)
         self._wait_for_nodes()
         self._wait_for_dns()
+        for name in control_plane.components(record, self._binaries):
+            self._processes.require_running(name)
         self._progress.say(f"{len(self._nodes)} nodes are Ready and DNS answers")
 
     def _start_control_plane(self) -> None:

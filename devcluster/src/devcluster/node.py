@@ -9,6 +9,7 @@ from pathlib import Path
 from devcluster import cgroups, mounts, network
 from devcluster.binaries import Binaries
 from devcluster.control_plane import proxy
+from devcluster.files import keep
 from devcluster.places import Record
 from devcluster.processes import Component, Processes
 
@@ -40,10 +41,10 @@ class Node:
             link = self.folder / "cni-bin" / plugin
             link.unlink(missing_ok=True)
             link.symlink_to(binaries[plugin])
-        (self.folder / "cni" / "10-bridge.conflist").write_text(self._cni())
-        (self.folder / "containerd.toml").write_text(self._containerd())
-        (self.folder / "kubelet.yaml").write_text(self._kubelet())
-        (self.folder / "resolv.conf").write_text(f"nameserver {self.record.addresses.dns}\n")
+        keep(self.folder / "cni" / "10-bridge.conflist", self._cni())
+        keep(self.folder / "containerd.toml", self._containerd())
+        keep(self.folder / "kubelet.yaml", self._kubelet())
+        keep(self.folder / "resolv.conf", f"nameserver {self.record.addresses.dns}\n")
         cgroups.make_node_root(self.cgroup)
         return [
             self._containerd_component(binaries),

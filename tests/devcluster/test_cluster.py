@@ -1,0 +1,149 @@
+"""The cluster is a Kubernetes: pods, zones, DNS, Services, exec, logs, port-forward, drain, audit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from devcluster.api import Api
+from devcluster.audit import AuditLog
+from devcluster.cluster import Cluster, EmbeddedCluster
+from devcluster.command import CommandFailed
+from devcluster.waiting import until
+from tests.devcluster.servers import address, answers, apply, get, start, stateful_set, valkey, wait_ready
+
+
+def test_three_servers_spread_over_three_nodes_and_zones(cluster: Cluster, namespace: str) -> None:
+    apply(cluster, namespace, stateful_set("spread", 3))
+    wait_ready(cluster, namespace, "spread")
+    nodes = {item["spec"]["nodeName"] for item in get(cluster, namespace, "pods")["items"]}
+    listed = get(cluster, namespace, "nodes")["items"]
+    zones = {
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for node in listed
+        if node["metadata"]["name"] in nodes
+    }
+    assert len(nodes) == len(zones) == 3
+
+
+def test_pods_and_services_are_reached_from_host_and_pods(cluster: Cluster, namespace: str) -> None:
+    server = start(cluster, namespace, "server")
+    start(cluster, namespace, "client")
+    cluster.kubectl("expose", "-n", namespace, "pod", "server", "--port=6379", "--type=NodePort")
+    service = get(cluster, namespace, "service", "server")["spec"]
+    host = get(cluster, namespace, "pod", "client")["status"]["hostIP"]
+    port = service["ports"][0]["nodePort"]
+    assert answers(server), "the host does not reach the pod"
+    until(lambda: answers(service["clusterIP"]), "an answer of the Service to the host", 20)
+    until(lambda: answers(host, port), "an answer of the NodePort to the host", 20)
+    for name in (f"server.{namespace}.svc.cluster.local", "server", service["clusterIP"], server):
+        assert valkey(cluster, namespace, "client", "-h", name, "ping") == "PONG", name
+
+
+def test_dns_gives_each_pod_of_a_set_a_name(cluster: Cluster, namespace: str) -> None:
+    apply(cluster, namespace, stateful_set("named", 2))
+    wait_ready(cluster, namespace, "named")
+    other = f"named-1.named.{namespace}.svc.cluster.local"
+    until(
+        lambda: valkey(cluster, namespace, "named-0", "-h", other, "ping") == "PONG", "an answer by name", 20
+    )
+
+
+def test_logs_and_port_forward_and_a_failing_exec(cluster: Cluster, namespace: str) -> None:
+    start(cluster, namespace, "server")
+    assert "Ready to accept connections" in cluster.kubectl("logs", "-n", namespace, "server")
+    with pytest.raises(CommandFailed) as failed:
+        cluster.kubectl("exec", "-n", namespace, "server", "--", "bash", "-c", "exit 7")
+    assert failed.value.code == 7
+    command = [cluster.kubectl.program, f"--kubeconfig={cluster.kubeconfig}"]
+    forward = [*command, "port-forward", "-n", namespace, "pod/server", ":6379"]
+    with subprocess.Popen(forward, stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout is not None
+            port = int(forwarding.stdout.readline().split(":")[1].split()[0])
+            assert answers("127.0.0.1", port)
+        finally:
+            forwarding.terminate()
+
+
+def test_a_pod_cannot_reach_beyond_the_machine(embedded_cluster: EmbeddedCluster, namespace: str) -> None:
+    start(embedded_cluster, namespace, "server")
+    default_routes = [
+        embedded_cluster.run_in(place, "ip", "route", "show", "default")
+        for place in ("control", *embedded_cluster.node_names)
+    ]
+    assert default_routes == [""] * len(default_routes)
+    assert Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "0"
+    with pytest.raises(CommandFailed) as failed:
+        embedded_cluster.kubectl(
+            "exec", "-n", namespace, "server", "--", "bash", "-c", "echo >/dev/tcp/192.0.2.200/80"
+        )
+    assert "unreachable" in failed.value.said
+
+
+def test_drain_moves_a_set_to_other_nodes(cluster: Cluster, namespace: str) -> None:
+    apply(cluster, namespace, stateful_set("moved", 1))
+    wait_ready(cluster, namespace, "moved")
+    before = get(cluster, namespace, "pod", "moved-0")["spec"]["nodeName"]
+    options = ["--delete-emptydir-data", "--force", "--timeout=60s", "--pod-selector=app=moved"]
+    cluster.kubectl("drain", before, *options)
+    try:
+        cluster.kubectl("rollout", "status", "-n", namespace, "statefulset/moved", "--timeout=60s")
+        assert get(cluster, namespace, "pod", "moved-0")["spec"]["nodeName"] != before
+    finally:
+        cluster.kubectl("uncordon", before)
+
+
+def test_the_audit_log_tells_who_wrote_what(embedded_cluster: EmbeddedCluster, namespace: str) -> None:
+    log: AuditLog = embedded_cluster.audit
+    embedded_cluster.kubectl("create", "configmap", "-n", namespace, "seen")
+
+    def ours() -> list[tuple[str, str, str]]:
+        seen = [request for request in log.requests() if request.namespace == namespace and request.is_write]
+        return [(request.user, request.verb, request.resource) for request in seen]
+
+    expected = ("kubernetes-admin", "create", "configmaps")
+    until(lambda: expected in ours(), "the write appearing in the audit log", 20)
+
+
+def test_an_idle_cluster_writes_nothing_but_leases(embedded_cluster: EmbeddedCluster) -> None:
+    """What later tests lean on: the ground itself is quiet."""
+    log = embedded_cluster.audit
+    api: Api = embedded_cluster.api
+    until(lambda: len([r for r in log.requests() if r.resource == "leases"]) >= 3, "some idle time", 60, 1)
+    writes = {
+        (request.user, request.resource)
+        for request in log.requests()
+        if request.is_write and request.resource not in ("leases", "nodes/status", "events")
+    }
+    assert api.is_ready()
+    assert {user for user, _ in writes if user.startswith("devcluster:")} == set()
+
+
+def test_processes_of_a_pod_are_reaped_when_they_share_a_pid_namespace(
+    cluster: Cluster, namespace: str
+) -> None:
+    """The pause process is everybody's parent there; orphans must not pile up as zombies."""
+    apply(
+        cluster,
+        namespace,
+        stateful_set("shared", 1).replace("    spec:\n", "    spec:\n      shareProcessNamespace: true\n", 1),
+    )
+    wait_ready(cluster, namespace, "shared")
+    orphan = (
+        '(sleep 0.1 &) ; sleep 0.5; for s in /proc/[0-9]*/stat; do read -r line <$s && echo "$line"; done'
+    )
+    processes = cluster.kubectl("exec", "-n", namespace, "shared-0", "--", "bash", "-c", orphan)
+    states = [line.rpartition(")")[2].split()[0] for line in processes.splitlines() if ")" in line]
+    assert len(states) >= 2
+    assert "Z" not in states
+
+
+def test_address_of_a_pod_lies_in_the_range_of_its_node(
+    embedded_cluster: EmbeddedCluster, namespace: str
+) -> None:
+    start(embedded_cluster, namespace, "server", "node2")
+    expected = embedded_cluster.record.addresses.node_pods(2).rpartition(".")[0]
+    assert address(embedded_cluster, namespace, "server").startswith(expected + ".")
