@@ -66,25 +66,38 @@ class Api:
         finally:
             connection.close()
 
-    def watch(self, path: str, idle_limit: float = 60) -> Iterator[Json]:
+    def may_get(self, path: str) -> bool:
+        try:
+            self.get(path)
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            return False
+        return True
+
+    def watch(self, path: str) -> Iterator[Json]:
         """Everything there is as ADDED, then every change; ends when the server ends it."""
         listed = self.get(path)
         for item in listed["items"]:
             yield {"type": "ADDED", "object": item}
         version = listed["metadata"]["resourceVersion"]
-        query = f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600"
+        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=600"
+        for event in self.events(f"{path}?{query}"):
+            if event["type"] == "ERROR":
+                return
+            if event["type"] != "BOOKMARK":
+                yield event
+
+    def events(self, path: str) -> Iterator[Json]:
+        """A watch as the server sends it, errors and bookmarks too."""
         # Bookmarks come about once a minute: a connection silent for longer than two is dead.
-        connection = self._connect(2 * idle_limit)
+        connection = self._connect(120)
         try:
-            connection.request("GET", query)
+            connection.request("GET", path)
             response = connection.getresponse()
             self._refuse_error(response.status, b"" if response.status == 200 else response.read())
             for line in response:
-                event: Json = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                if event["type"] != "BOOKMARK":
-                    yield event
+                yield json.loads(line)
         finally:
             connection.close()
 

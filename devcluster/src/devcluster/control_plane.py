@@ -149,6 +149,7 @@ def _metrics(record: Record, binaries: Binaries) -> Component:
         bind_address=record.addresses.api,
         secure_port=4443,
         metric_resolution="10s",
+        kubelet_request_timeout="5s",
     )
     return Component(
         "control/metrics", (binaries["metrics-server"], *_kubeconfigs(record, "metrics"), *flags)

@@ -138,11 +138,25 @@ class _Start:
         self._processes.start(parts.pop("control/apiserver"))
         api = Api(self._record.kubeconfig)
         until(lambda: self._api_answers(api), "the start of the API server", 90)
-        for part in parts.values():
-            self._processes.start(part)
+        for name in ("control/controller-manager", "control/scheduler", "control/proxy"):
+            self._processes.start(parts.pop(name))
+        # The others are users of their own: each ends or waits long when its rights are not there yet.
         kubectl = Kubectl(self._binaries["kubectl"], self._record.kubeconfig)
         for manifest in control_plane.manifests(self._record):
             kubectl("apply", "-f", manifest)
+        for part in parts.values():
+            self._wait_for_rights(part.name)
+            self._processes.start(part)
+
+    def _wait_for_rights(self, name: str) -> None:
+        """The API server learns of new roles a moment after they were stored."""
+        needed = {
+            "control/dns": "/api/v1/services?limit=1",
+            "control/storage": "/api/v1/persistentvolumes?limit=1",
+            "control/metrics": "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+        }
+        user = Api(self._record.folder / "pki" / f"{name.split('/')[1]}.kubeconfig")
+        until(lambda: user.may_get(needed[name]), f"the API server granting {name} its rights", 30)
 
     def _api_answers(self, api: Api) -> bool:
         for name in ("control/etcd", "control/apiserver"):

@@ -42,8 +42,13 @@ def exists(record: Record) -> bool:
 
 
 def remove(record: Record) -> None:
-    """Take the namespaces away; links and routes on the host go with them."""
-    prefix = namespace(record)
+    """Take links and namespaces away; routes go with them."""
+    prefix, link = namespace(record), f"dc{record.index}"
+    # Links first: the kernel clears a deleted namespace some time later, and the links with it.
+    for place in (None, namespace_file(EXCHANGE)):
+        is_there = place is None or place.exists()
+        if is_there and f" {link}@" in run("ip", "-oneline", "link", "show", inside=place):
+            run("ip", "link", "delete", link, inside=place)
     for file in sorted(Path("/run/netns").glob(f"{prefix}*")):
         if file.name == prefix or file.name.startswith(f"{prefix}-node"):
             run("ip", "netns", "delete", file.name)

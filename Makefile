@@ -1,0 +1,68 @@
+# Everything a newcomer, a developer and CI type. `make help` explains.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# uv from the machine, else one of our own; never another interpreter than the machine's.
+export UV_PYTHON_DOWNLOADS := never
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+RUN := $(UV) run --quiet
+VERSION_OF_UV := 0.13.7
+
+.PHONY: help up down test check format generate images control chaos clean
+
+help: ## show this
+	@echo "The two commands to start with:  make up   and   make test"
+	@echo
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@echo
+	@echo "PROVIDER=embedded|kind|existing chooses the Kubernetes; KUBERNETES=1.34 its version (embedded only)."
+
+up: tools images ## a Kubernetes with our images in it, from a bare machine; again: only what changed
+	@$(RUN) devcluster up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
+	@$(RUN) devcluster load all
+	@echo
+	@echo "The cluster is up. Try:"
+	@echo "  export KUBECONFIG=\$$($(RUN) devcluster kubeconfig)"
+	@echo "  $(RUN) devcluster shell          a shell with kubectl in it"
+	@echo "  $(RUN) devcluster fault --help   things to break"
+	@echo "  make test                        every test, on this cluster"
+	@echo "  make down                        end it, leave nothing"
+
+down: tools ## end the cluster of this checkout and leave nothing of it
+	@$(RUN) devcluster down
+
+test: tools images ## every test but the hours-long ones; uses the cluster that is up, else one of its own
+	@$(RUN) pytest
+
+check: tools ## format, lint, types, imports, shell and Containerfiles
+	@$(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) mypy
+	@$(RUN) lint-imports
+	@git ls-files -co --exclude-standard | while read -r file; do \
+	    case $$file in *.sh|.ci/run) echo "$$file";; esac; done | xargs $(RUN) shellcheck
+	@git ls-files -co --exclude-standard | grep -E '(^|/)Containerfile$$' | xargs $(RUN) hadolint
+	@echo "make check: all well"
+
+format: tools ## put all Python into its usual form
+	@$(RUN) ruff format .
+	@$(RUN) ruff check --fix .
+
+images: tools ## build the images that changed
+	@$(RUN) devcluster images
+
+control: tools images ## show 20 times that the writing checker catches lost writes
+	@CONTROL_RUNS=20 $(RUN) pytest tests/chaos -k control -q
+
+tools: .venv/.ready
+
+.venv/.ready: $(UV) pyproject.toml devcluster/pyproject.toml uv.lock
+	@$(UV) sync --quiet --locked
+	@touch $@
+
+.tools/bin/uv:
+	@echo "installing uv $(VERSION_OF_UV) into .tools"
+	@python3 -m venv .tools
+	@.tools/bin/pip install --quiet uv==$(VERSION_OF_UV)
