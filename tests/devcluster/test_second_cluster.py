@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import cgroups
+from devcluster import cgroups, network
 from devcluster.cluster import EmbeddedCluster
 from devcluster.embedded import Wish, ready_nodes
 from devcluster.image_build import recipes
@@ -94,20 +94,20 @@ def test_everything_killed_comes_back_with_its_data(second: EmbeddedCluster) -> 
 
 def test_down_leaves_nothing(second: EmbeddedCluster) -> None:
     """Last in this module, and with a fault under way and a volume in use."""
-    folder, group, index = second.record.folder, cgroups.group(second.name), second.record.index
-    assert _traces(folder, group, index), "the search itself finds nothing even on a running cluster"
+    folder, group, link = second.record.folder, cgroups.group(second.name), network.link(second.record)
+    assert _traces(folder, group, link), "the search itself finds nothing even on a running cluster"
     second.faults.cut("node1")
     assert second.down(Progress())
-    assert _traces(folder, group, index) == []
+    assert _traces(folder, group, link) == []
     assert not second.down(Progress())
 
 
-def _traces(folder: Path, group: str, index: int) -> list[str]:
+def _traces(folder: Path, group: str, link: str) -> list[str]:
     """Everything on the machine that bears the cluster's name or lies in its folder."""
     found = [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{group}")]
     found += [str(path) for path in Path("/run/netns").glob(f"{group}*")]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{folder}/" in line]
-    found += [f"link dc{index}"] if Path(f"/sys/class/net/dc{index}").exists() else []
+    found += [f"link {link}"] if Path(f"/sys/class/net/{link}").exists() else []
     found += [
         str(file)
         for file in Path("/sys/block").glob("loop*/loop/backing_file")

@@ -28,6 +28,10 @@ class AddressPlan:
         return str(RANGE.network_address + self.index * 4096 + block * 256 + last)
 
     @property
+    def whole(self) -> ipaddress.IPv4Network:
+        return ipaddress.IPv4Network(f"{self._address(0, 0)}/20")
+
+    @property
     def host(self) -> str:
         return self._address(0, 1)
 

@@ -70,7 +70,7 @@ class Api:
         try:
             self.get(path)
         except ApiError as error:
-            if error.code != 403:
+            if error.code not in (403, 404):
                 raise
             return False
         return True

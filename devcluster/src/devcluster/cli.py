@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from devcluster.provider import PROVIDERS, checkout, choose
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("devcluster: ended; what had begun was undone"))
     try:
         sys.exit(run(sys.argv[1:]))
     except Problem as problem:
@@ -150,7 +152,7 @@ def _logs(options: argparse.Namespace) -> int:
     record = embedded(options).record
     log = Processes(record).log(options.component or "")
     if options.component is None or not log.exists():
-        names = sorted(file.stem.replace("-", "/", 1) for file in (record.folder / "log").glob("*.log"))
+        names = sorted(file.stem.replace("-", "/", 1) for file in (record.folder / "log").glob("*-*.log"))
         if options.component:
             raise Problem(f"{options.component!r} has no log; there are {', '.join(names)}")
         print("\n".join(names))
@@ -174,3 +176,7 @@ def _shell(options: argparse.Namespace) -> int:
         inside = ["nsenter", f"--net={Processes(cluster.record).namespace(options.place)}"]
     command = [word for word in options.command if word != "--"] or [os.environ.get("SHELL", "bash")]
     return subprocess.call([*inside, *command], env=environment)
+
+
+if __name__ == "__main__":
+    main()

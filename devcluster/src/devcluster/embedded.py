@@ -55,12 +55,14 @@ def up(name: str, wish: Wish, progress: Progress) -> Record:
         known = load_record(name)
         if known:
             wish.refuse_other(known)
+        else:
+            network.refuse_foreign(name)
         minor = known.kubernetes if known else wish.kubernetes or DEFAULT_KUBERNETES
         metrics = known.metrics if known else wish.metrics
         sets = sets_for(minor, metrics=metrics)
         machine.require(sets, progress)
         binaries = build(sets, progress)
-        record = known or claim_record(name, wish.nodes or 3, minor, metrics)
+        record = known or claim_record(name, wish.nodes or 3, minor, metrics, network.is_free)
         try:
             _Start(record, binaries, progress).run()
         except BaseException:
@@ -74,7 +76,10 @@ def up(name: str, wish: Wish, progress: Progress) -> Record:
 def down(name: str, progress: Progress) -> bool:
     """End the cluster and remove all of it; False when there was none."""
     with cluster_lock(name):
-        record = load_record(name)
+        try:
+            record = load_record(name)
+        except Problem:  # a damaged record: the name alone leads to everything there is to end
+            record = Record(name, index=0, nodes=0, kubernetes="unknown")
         if record is None:
             return False
         progress.say(f"ending cluster {name}")

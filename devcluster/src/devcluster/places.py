@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -83,17 +83,17 @@ def all_records() -> list[Record]:
     return [record for record in found if record is not None]
 
 
-def claim_record(name: str, nodes: int, kubernetes: str, metrics: bool) -> Record:
-    """Find this cluster's record, or allot it the lowest free address range and write one."""
+def claim_record(
+    name: str, nodes: int, kubernetes: str, metrics: bool, is_free: Callable[[AddressPlan], bool]
+) -> Record:
+    """Allot a new cluster the lowest free address range and write its record."""
     with registry_lock():
-        known = load_record(name)
-        if known is not None:
-            return known
         taken = {record.index for record in all_records()}
-        free = [index for index in range(CLUSTERS) if index not in taken]
-        if not free:
-            raise Problem(f"{CLUSTERS} clusters exist already; end one with `devcluster down --name NAME`")
-        record = Record(name, free[0], nodes, kubernetes, metrics)
+        plans = (AddressPlan(index) for index in range(CLUSTERS) if index not in taken)
+        plan = next(filter(is_free, plans), None)
+        if plan is None:
+            raise Problem(f"all {CLUSTERS} address ranges are in use; end a cluster with `devcluster down`")
+        record = Record(name, plan.index, nodes, kubernetes, metrics)
         record.folder.mkdir(parents=True, exist_ok=True)
         (record.folder / "cluster.json").write_text(json.dumps(asdict(record)))
         return record
