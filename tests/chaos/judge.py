@@ -22,7 +22,7 @@ from tests.chaos.verdict import Divergence, Pause, Phantom, Rollback, Verdict
 def judge(history: History) -> Verdict:
     elements = [write for write in history.writes if write.kind is not Kind.COUNTER]
     present = _present(history)
-    lost = tuple(w for w in elements if w.outcome is Outcome.OK and w.element not in present)
+    lost = tuple(w for w in elements if w.outcome is Outcome.OK and _is_absent(history, w, present))
     confirmed = {wait.element for wait in history.waits if wait.replicas >= 1}
     pauses = dict(_pauses(history))
     return Verdict(
@@ -55,6 +55,16 @@ def _present(history: History) -> set[str]:
     }
 
 
+def _was_read(history: History, key: str) -> bool:
+    """Absence is known only of slots whose primary was read: a failed read is no loss."""
+    slot = slot_of(key)
+    return any(covers(read.slots, slot) for read in _primaries(history))
+
+
+def _is_absent(history: History, write: Write, present: set[str]) -> bool:
+    return write.element not in present and _was_read(history, write.element)
+
+
 def _phantoms(elements: list[Write], present: set[str]) -> Iterator[Phantom]:
     for write in elements:
         if write.outcome is Outcome.FAIL and write.element in present:
@@ -70,8 +80,10 @@ def _rollbacks(history: History) -> Iterator[Rollback]:
         if write.kind is Kind.COUNTER:
             by_counter[write.element].append(write)
     for name in sorted(by_counter.keys() | final.keys()):
-        for what in _counter_faults(by_counter[name], final.get(name, 0)):
-            yield Rollback(name, what)
+        faults = [*_falls(by_counter[name])]
+        if _was_read(history, name):
+            faults += _final_faults(by_counter[name], final.get(name, 0))
+        yield from (Rollback(name, fault) for fault in faults)
 
 
 def _final_counters(history: History) -> dict[str, int]:
@@ -83,14 +95,16 @@ def _final_counters(history: History) -> dict[str, int]:
     }
 
 
-def _counter_faults(writes: list[Write], final: int) -> Iterator[str]:
-    acknowledged = [write for write in writes if write.outcome is Outcome.OK]
-    for before, after in pairwise(acknowledged):
+def _falls(writes: list[Write]) -> Iterator[str]:
+    for before, after in pairwise(write for write in writes if write.outcome is Outcome.OK):
         if _value(after) <= _value(before):
-            fall = f"it fell from {_value(before)} to {_value(after)}"
-            yield f"{fall} at {after.done:.3f} s{_during(after.during)}"
-    highest = max((_value(write) for write in acknowledged), default=0)
-    least = max(highest, len(acknowledged))
+            during = f" during {after.during}" if after.during else ""
+            yield f"it fell from {_value(before)} to {_value(after)} at {after.done:.3f} s{during}"
+
+
+def _final_faults(writes: list[Write], final: int) -> Iterator[str]:
+    acknowledged = [_value(write) for write in writes if write.outcome is Outcome.OK]
+    least = max([len(acknowledged), *acknowledged])
     if final < least:
         yield f"it ended at {final}, below the {least} that were acknowledged"
     possible = sum(write.outcome is not Outcome.FAIL for write in writes)
@@ -100,10 +114,6 @@ def _counter_faults(writes: list[Write], final: int) -> Iterator[str]:
 
 def _value(write: Write) -> int:
     return write.value or 0
-
-
-def _during(operation: str) -> str:
-    return f" during {operation}" if operation else ""
 
 
 def _diverged(reads: list[NodeRead]) -> Iterator[Divergence]:
@@ -174,8 +184,8 @@ def _doubts(history: History, confirmed: set[str]) -> Iterator[str]:
         yield f"no write was ever acknowledged for tags {', '.join(silent)}"
     if history.end.unread:
         yield f"there is no final read: {history.end.unread}"
-    elif not _primaries(history):
-        yield "no primary was read back"
+    elif unread := [write for write in acknowledged if not _was_read(history, write.element)]:
+        yield f"{len(unread)} acknowledged writes lie in slots whose primary was not read back"
     if demands.replicas and not confirmed:
         yield "no write was ever confirmed by WAIT, so nothing is known about confirmed writes"
     if twice := _sent_twice(history):
@@ -192,7 +202,7 @@ def _unread_shards(history: History) -> Iterator[str]:
     replicas = Counter(read.shard for read in history.reads if read.role is Role.REPLICA)
     for read in _primaries(history):
         if not any(covers(read.slots, slot_of(tag)) for tag in history.header.tags):
-            yield f"no tag lies in shard {read.shard}, so nothing was written to it"
+            yield f"no tag lies in shard {read.shard}, so nothing was written to it: use more tags"
         if replicas[read.shard] < history.header.demands.replicas:
             yield (
                 f"{replicas[read.shard]} replicas of shard {read.shard} were read, "

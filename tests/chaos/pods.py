@@ -16,6 +16,7 @@ IMAGE = "valkey-operator/valkey:9.1"
 USER = 10001
 PORT = 6379
 LABEL = "bare-valkey"
+PLACE = ("--dir", "/data", "--port", str(PORT), "--cluster-announce-ip", "$(POD_IP)")
 
 
 class Kubernetes(Protocol):
@@ -25,9 +26,8 @@ class Kubernetes(Protocol):
 
 
 def manifest(group: str, number: int, options: Sequence[str]) -> str:
-    """A list of pods, written as JSON, which is YAML too."""
-    pods = [_pod(group, f"{group}-{index}", options) for index in range(number)]
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+    """One document for each pod; JSON is YAML too."""
+    return "\n---\n".join(json.dumps(_pod(group, f"{group}-{index}", options)) for index in range(number))
 
 
 def _pod(group: str, name: str, options: Sequence[str]) -> dict[str, object]:
@@ -56,7 +56,8 @@ def _container(options: Sequence[str]) -> dict[str, object]:
         "name": "valkey",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["valkey-server", "--dir", "/data", "--port", str(PORT), *options],
+        "command": ["valkey-server", *PLACE, *options],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
         "ports": [{"containerPort": PORT}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {

@@ -65,14 +65,14 @@ class Processes:
 async def processes(folder: Path, number: int, options: tuple[str, ...]) -> AsyncIterator[Processes]:
     servers = Processes(folder, options)
     try:
-        for port in islice(_free_ports(), number):
+        for port in islice(free_ports(), number):
             await servers.start(Address(LOOPBACK, port))
         yield servers
     finally:
         await servers.stop()
 
 
-def _free_ports() -> Iterator[int]:
+def free_ports() -> Iterator[int]:
     return (port for port in PORTS if _is_free(port) and _is_free(port + BUS))
 
 

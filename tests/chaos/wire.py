@@ -43,7 +43,7 @@ class Access:
     password: str | None = field(default=None, repr=False)
     username: str | None = None
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    connect_limit: float = 1.0
+    connect_limit: float = 0.5
     command_limit: float = 2.0
 
 
@@ -52,10 +52,10 @@ OPEN = Access()
 
 class Wire:
     def __init__(
-        self, address: Address, access: Access, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, address: Address, limit: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.address = address
-        self._limit = access.command_limit
+        self._limit = limit
         self._reader = reader
         self._writer = writer
         self._parser = Reader(encoding="utf-8", errors="replace", notEnoughData=...)
@@ -67,8 +67,9 @@ class Wire:
                 streams = await asyncio.open_connection(address.host, address.port, ssl=access.tls)
         except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors too
             raise NotSent(f"cannot connect to {address}: {error or 'no answer'}") from error
-        wire = cls(address, access, *streams)
-        await wire._log_in(access)
+        wire = cls(address, access.connect_limit, *streams)
+        await wire._log_in(access)  # a frozen server accepts connections, so this has the short limit too
+        wire._limit = access.command_limit
         return wire
 
     async def _log_in(self, access: Access) -> None:

@@ -45,17 +45,29 @@ def test_a_tag_without_any_acknowledgement_proves_nothing() -> None:
 def test_a_shard_without_a_tag_proves_nothing() -> None:
     empty = replace(PRIMARY, node="b:1", shard="other", slots=((5, 5),), elements=frozenset())
     assert judge(replace(proven(), reads=[PRIMARY, empty])).doubts == (
-        "no tag lies in shard other, so nothing was written to it",
+        "no tag lies in shard other, so nothing was written to it: use more tags",
     )
 
 
-def test_without_a_final_read_nothing_is_proven() -> None:
+def test_without_a_final_read_nothing_is_proven_and_nothing_is_called_lost() -> None:
     verdict = judge(replace(proven(), reads=[], end=End(0.3, "a:1 does not answer")))
-    assert "there is no final read: a:1 does not answer" in verdict.doubts
+    assert verdict.doubts == ("there is no final read: a:1 does not answer",)
+    assert not verdict.lost
+    assert str(verdict).startswith("NOT PROVEN")
 
 
-def test_without_a_primary_among_the_reads_nothing_is_proven() -> None:
-    assert "no primary was read back" in judge(replace(proven(), reads=[])).doubts
+def test_a_counter_that_was_not_read_is_not_called_rolled_back() -> None:
+    counted = Write(Kind.COUNTER, "counter:{t0}", "t0", 0.1, 0.11, Outcome.OK, value=1)
+    verdict = judge(replace(proven(), writes=[*WRITES, counted], reads=[]))
+    assert not verdict.rollbacks
+    assert not verdict.clean
+
+
+def test_elements_whose_primary_was_not_read_are_a_doubt_and_not_lost() -> None:
+    elsewhere = replace(PRIMARY, slots=((5, 5),), elements=frozenset())
+    verdict = judge(replace(proven(), reads=[elsewhere]))
+    assert not verdict.lost
+    assert "3 acknowledged writes lie in slots whose primary was not read back" in verdict.doubts
 
 
 def test_a_replica_that_was_asked_for_and_not_read_is_a_doubt() -> None:
