@@ -24,6 +24,9 @@ from tests.chaos.wire import (
 PASSWORD = "checker"  # noqa: S105 (servers that live for seconds)
 ACCESS = Access(password=PASSWORD)
 
+# A short node timeout forms a cluster quickly; with this one a busy machine is not taken for a dead one.
+PATIENT_MILLISECONDS = 15_000
+
 # In memory only, as the controls need it, and quick to sync. The ping gives an idle primary an offset
 # other than 0, without which CLUSTER SLOTS leaves its replica out.
 OPTIONS: tuple[str, ...] = (
@@ -121,7 +124,7 @@ async def allow_link(replica: Address) -> None:
 
 
 async def form_cluster(primaries: Sequence[Address], replicas: Sequence[Address]) -> None:
-    """One replica for each primary, slots in equal parts."""
+    """One replica for each primary, slots in equal parts; afterwards no failover comes by itself."""
     for number, primary in enumerate(primaries):
         first, last = (SLOTS * part // len(primaries) for part in (number, number + 1))
         await order(primary, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
@@ -137,6 +140,7 @@ async def form_cluster(primaries: Sequence[Address], replicas: Sequence[Address]
         await until(f"{replica} follows {primary}", partial(is_linked, replica))
     for node in everyone:
         await until(f"{node} sees the cluster whole", partial(_sees_whole, node, len(primaries)))
+        await order(node, "CONFIG", "SET", "cluster-node-timeout", PATIENT_MILLISECONDS)
 
 
 async def _knows(node: Address, number: int) -> bool:

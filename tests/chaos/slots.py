@@ -34,7 +34,3 @@ def spread_tags(number: int) -> tuple[str, ...]:
 
 def covers(ranges: Iterable[SlotRange], slot: int) -> bool:
     return any(first <= slot <= last for first, last in ranges)
-
-
-def ranges_text(ranges: Iterable[SlotRange]) -> str:
-    return ",".join(f"{first}-{last}" for first, last in ranges)
