@@ -1,0 +1,81 @@
+"""The checker on local processes: the scenarios of the control without pods, if valkey-server is here."""
+
+import os
+import ssl
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.bare import ACCESS, OPTIONS
+from tests.chaos.history import Recorder
+from tests.chaos.judge import judge
+from tests.chaos.processes import LOOPBACK, free_ports, processes, server_binary
+from tests.chaos.scenarios import CLEAN, CONTROLS, Scenario
+from tests.chaos.stored import read_history
+from tests.chaos.targets import PlainTarget
+from tests.chaos.verdict import Verdict
+from tests.chaos.wire import Address
+from tests.chaos.workload import Workload
+
+pytestmark = pytest.mark.skipif(server_binary() is None, reason="no valkey-server on this machine")
+
+RUNS = range(int(os.environ.get("CONTROL_RUNS", "1")))
+
+
+async def run(scenario: Scenario, folder: Path, seed: int = 0) -> Verdict:
+    async with processes(folder, scenario.servers, scenario.options) as servers:
+        return await scenario.run(servers, Recorder(folder / "history.jsonl"), seed)
+
+
+@pytest.mark.parametrize("scenario", CLEAN, ids=str)
+async def test_a_safe_change_is_clean(scenario: Scenario, tmp_path: Path) -> None:
+    verdict = await run(scenario, tmp_path)
+    assert verdict.clean, str(verdict)
+
+
+@pytest.mark.parametrize("seed", RUNS)
+@pytest.mark.parametrize("scenario", CONTROLS, ids=str)
+async def test_an_unsafe_change_is_caught(scenario: Scenario, seed: int, tmp_path: Path) -> None:
+    verdict = await run(scenario, tmp_path, seed)
+    assert verdict.lost, str(verdict)
+    assert verdict.rollbacks, str(verdict)
+    assert not verdict.clean
+
+
+async def test_a_stored_history_gets_the_same_verdict_again(tmp_path: Path) -> None:
+    verdict = await run(CONTROLS[0], tmp_path)
+    assert str(judge(read_history(tmp_path / "history.jsonl"))) == str(verdict)
+
+
+async def test_servers_that_do_not_heal_prove_nothing(tmp_path: Path) -> None:
+    async with processes(tmp_path, 1, OPTIONS) as servers:
+        target = PlainTarget(servers.addresses[0], ACCESS)
+        async with Workload(target, Recorder(), pace=0.01, heal_within=0.2) as load:
+            await load.acknowledged(each=20)
+    verdict = await load.judge()
+    assert str(verdict).startswith("NOT PROVEN")
+    assert "there is no final read" in str(verdict)
+
+
+async def test_the_checker_writes_over_tls_with_a_password(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    port = next(port for port in free_ports() if port > 25_000)
+    files = ("--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate)
+    options = (*OPTIONS, "--tls-port", str(port), *files, "--tls-auth-clients", "no")
+    access = replace(ACCESS, tls=ssl.create_default_context(cafile=certificate))
+    async with processes(tmp_path, 1, options):
+        async with Workload(PlainTarget(Address(LOOPBACK, port), access), Recorder(), pace=0.01) as load:
+            await load.acknowledged(each=20)
+        verdict = await load.judge()
+    assert verdict.clean, str(verdict)
+
+
+def make_certificate(folder: Path) -> tuple[str, str]:
+    certificate, key = str(folder / "certificate.pem"), str(folder / "key.pem")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1")
+    name = ("-subj", "/CN=checker", "-addext", f"subjectAltName=IP:{LOOPBACK}")
+    command = ["openssl", "req", "-x509", *kind, *name, "-out", certificate, "-keyout", key]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    return certificate, key
