@@ -12,7 +12,7 @@ copy() {
     real=$(readlink -f "$1")
     mkdir -p "$root$(dirname "$real")" "$root$(dirname "$1")"
     cp -n "$real" "$root$real"
-    [ -e "$root$1" ] || ln -s "$real" "$root$1"
+    [ -e "$root$1" ] || ln -sr "$root$real" "$root$1"
 }
 for program in "$@"; do
     file=$(command -v "$program")

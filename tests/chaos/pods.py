@@ -6,8 +6,8 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Protocol
 
+from devcluster.cluster import Cluster
 from tests.chaos.bare import answers, order, until
 from tests.chaos.wire import Address, NotSent, Unanswered, as_text
 from tests.chaos.workload import info_field
@@ -17,12 +17,6 @@ USER = 10001
 PORT = 6379
 LABEL = "bare-valkey"
 PLACE = ("--dir", "/data", "--port", str(PORT), "--cluster-announce-ip", "$(POD_IP)")
-
-
-class Kubernetes(Protocol):
-    def kubectl(self, *args: str, stdin: str | None = None) -> str: ...
-
-    def apply(self, yaml_text: str) -> None: ...
 
 
 def manifest(group: str, number: int, options: Sequence[str]) -> str:
@@ -97,7 +91,7 @@ async def _process(address: Address) -> str:
 
 
 @asynccontextmanager
-async def pods(cluster: Kubernetes, number: int, options: Sequence[str]) -> AsyncIterator[Pods]:
+async def pods(cluster: Cluster, number: int, options: Sequence[str]) -> AsyncIterator[Pods]:
     """Pods that are gone afterwards, whatever happened to them."""
     group = f"{LABEL}-{secrets.token_hex(3)}"
     selection = ("pods", "--selector", f"{LABEL}={group}")
@@ -109,7 +103,7 @@ async def pods(cluster: Kubernetes, number: int, options: Sequence[str]) -> Asyn
         return len(pod_addresses(await kubectl("get", *selection, "--output", "json"))) == number
 
     try:
-        await asyncio.to_thread(cluster.apply, manifest(group, number, options))
+        await asyncio.to_thread(cluster.kubectl.apply, manifest(group, number, options))
         await until(f"the pods of {group} have addresses", have_addresses, within=60.0)
         addresses = pod_addresses(await kubectl("get", *selection, "--output", "json"))
         for address in addresses:

@@ -1,8 +1,6 @@
 """Bare servers as processes on the loopback of this machine, for a look at the checker without pods."""
 
 import asyncio
-import os
-import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -13,14 +11,11 @@ from pathlib import Path
 
 from tests.chaos.bare import answers, until
 from tests.chaos.wire import Address
+from tests.server_programs import server_command
 
 LOOPBACK = "127.0.0.1"
 BUS = 10_000  # the cluster bus listens on the port plus this
 PORTS = range(21_000, 29_000, 7)
-
-
-def server_binary() -> str | None:
-    return os.environ.get("VALKEY_SERVER") or shutil.which("valkey-server")
 
 
 class Processes:
@@ -38,7 +33,7 @@ class Processes:
         folder.mkdir(exist_ok=True)
         place = ("--bind", address.host, "--port", str(address.port), "--dir", str(folder))
         self._running[address] = await asyncio.create_subprocess_exec(
-            server_binary() or "valkey-server",
+            *server_command(),
             *place,
             *("--logfile", str(folder / "log")),
             *self._options,

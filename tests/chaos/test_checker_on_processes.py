@@ -1,4 +1,4 @@
-"""The checker on local processes: the scenarios of the control without pods, if valkey-server is here."""
+"""The checker on local processes: the scenarios of the control without pods, and what needs no pod."""
 
 import os
 import ssl
@@ -11,15 +11,13 @@ import pytest
 from tests.chaos.bare import ACCESS, OPTIONS
 from tests.chaos.history import Recorder
 from tests.chaos.judge import judge
-from tests.chaos.processes import LOOPBACK, free_ports, processes, server_binary
+from tests.chaos.processes import LOOPBACK, free_ports, processes
 from tests.chaos.scenarios import CLEAN, CONTROLS, Scenario
 from tests.chaos.stored import read_history
 from tests.chaos.targets import PlainTarget
 from tests.chaos.verdict import Verdict
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
-
-pytestmark = pytest.mark.skipif(server_binary() is None, reason="no valkey-server on this machine")
 
 RUNS = range(int(os.environ.get("CONTROL_RUNS", "1")))
 

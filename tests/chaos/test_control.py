@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.cluster import Cluster
 from tests.chaos.history import Recorder
-from tests.chaos.pods import Kubernetes, pods
+from tests.chaos.pods import pods
 from tests.chaos.scenarios import CLEAN, CONTROLS, Scenario
 from tests.chaos.verdict import Verdict
 
 RUNS = range(int(os.environ.get("CONTROL_RUNS", "2")))
 
 
-async def run(cluster: Kubernetes, scenario: Scenario, folder: Path, seed: int = 0) -> Verdict:
+async def run(cluster: Cluster, scenario: Scenario, folder: Path, seed: int = 0) -> Verdict:
     async with pods(cluster, scenario.servers, scenario.options) as servers:
         return await scenario.run(servers, Recorder(folder / "history.jsonl"), seed)
 
 
 @pytest.mark.parametrize("scenario", CLEAN, ids=str)
-async def test_a_safe_change_is_clean(cluster: Kubernetes, scenario: Scenario, tmp_path: Path) -> None:
+async def test_a_safe_change_is_clean(cluster: Cluster, scenario: Scenario, tmp_path: Path) -> None:
     verdict = await run(cluster, scenario, tmp_path)
     assert verdict.clean, str(verdict)
 
@@ -30,7 +31,7 @@ async def test_a_safe_change_is_clean(cluster: Kubernetes, scenario: Scenario, t
 @pytest.mark.parametrize("seed", RUNS)
 @pytest.mark.parametrize("scenario", CONTROLS, ids=str)
 async def test_an_unsafe_change_is_caught(
-    cluster: Kubernetes, scenario: Scenario, seed: int, tmp_path: Path
+    cluster: Cluster, scenario: Scenario, seed: int, tmp_path: Path
 ) -> None:
     verdict = await run(cluster, scenario, tmp_path, seed)
     assert verdict.lost, str(verdict)

@@ -63,7 +63,9 @@ def test_an_image_is_small_and_carries_the_version_it_says(
     image = f"valkey-operator/valkey:{version}"
     assert image_build.recipes(checkout() / "images")[image].archive.stat().st_size < 60e6
     options = [f"--image={image}", "--restart=Never", "--rm", "-i", "--quiet", "--command"]
-    shown = embedded_cluster.kubectl("run", "-n", namespace, "v", *options, "--", "valkey-server", "--version")
+    shown = embedded_cluster.kubectl(
+        "run", "-n", namespace, "v", *options, "--", "valkey-server", "--version"
+    )
     assert f"v={version}." in shown
 
 

@@ -146,7 +146,9 @@ def _join_exchange(record: Record) -> None:
         run("ip", "netns", "add", EXCHANGE)
         _batch(["link set lo up"], inside=EXCHANGE)
         _route_packets(EXCHANGE, filter_bridged=False)
-    _batch([f"link add {link(record)} netns {EXCHANGE} type veth peer name exchange netns {namespace(record)}"])
+    _batch(
+        [f"link add {link(record)} netns {EXCHANGE} type veth peer name exchange netns {namespace(record)}"]
+    )
     _batch(["link set exchange master switch up"], inside=namespace(record))
     _batch(
         [
