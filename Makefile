@@ -10,7 +10,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 RUN := $(UV) run --quiet
 VERSION_OF_UV := 0.13.7
 
-.PHONY: help up down test check format generate images control chaos clean
+.PHONY: help up down test check format images control bench tools
 
 help: ## show this
 	@echo "The two commands to start with:  make up   and   make test"
@@ -55,6 +55,9 @@ images: tools ## build the images that changed
 
 control: tools images ## show 20 times that the writing checker catches lost writes
 	@CONTROL_RUNS=20 $(RUN) pytest tests/chaos -k control -q
+
+bench: tools images ## figures of the ground, one JSON line each
+	@$(RUN) python -m bench.ground
 
 tools: .venv/.ready
 

@@ -75,6 +75,9 @@ def test_everything_killed_comes_back_with_its_data(second: EmbeddedCluster) -> 
     second.kubectl("rollout", "status", "statefulset/kept", "--timeout=90s")
     assert valkey(second, "default", "kept-0", "set", "k", "survives") == "OK"
     assert valkey(second, "default", "kept-0", "save") == "OK"
+    second.faults.fill("data-kept-0")
+    second.faults.cut("node1", direction="in", peer="192.0.2.1")
+    second.faults.stop("api")
     victims = cgroups.pids(cgroups.group(second.name))
     assert len(victims) > 10
     for pid in victims:
@@ -82,6 +85,7 @@ def test_everything_killed_comes_back_with_its_data(second: EmbeddedCluster) -> 
     until(lambda: not cgroups.pids(cgroups.group(second.name)), "the end of all processes", 20)
     assert not second.is_up
     second.up(Wish(), Progress())
+    assert second.faults.active() == []
 
     def restarts() -> int:
         return int(get(second, "default", "pod", "kept-0")["status"]["containerStatuses"][0]["restartCount"])
@@ -89,6 +93,7 @@ def test_everything_killed_comes_back_with_its_data(second: EmbeddedCluster) -> 
     until(lambda: restarts() >= 1, "the return of the pod", 60, 0.5)
     second.kubectl("wait", "pod/kept-0", "--for=condition=Ready", "--timeout=60s")
     assert valkey(second, "default", "kept-0", "get", "k") == "survives"
+    assert valkey(second, "default", "kept-0", "save") == "OK"
     assert answers(address(second, "default", "kept-0"))
 
 

@@ -50,7 +50,7 @@ class EmbeddedCluster:
 
     def up(self, wish: embedded.Wish, progress: Progress) -> None:
         if self._known is not None:
-            self.faults.heal_all()
+            self.faults.settle_before_start()
         embedded.up(self.name, wish, progress)
 
     def down(self, progress: Progress) -> bool:

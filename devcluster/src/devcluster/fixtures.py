@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -21,7 +22,7 @@ def cluster() -> Iterator[Cluster]:
     chosen = choose()
     was_up = chosen.provider == "existing" or chosen.is_up
     progress = Progress()
-    chosen.up(Wish(), progress)
+    chosen.up(Wish(kubernetes=os.environ.get("KUBERNETES") or None), progress)
     recipes = list(image_build.recipes(checkout() / "images").values())
     chosen.load(image_build.build(recipes, progress))
     yield chosen

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import platform
 import shutil
 import tarfile
 from pathlib import Path
@@ -21,7 +22,7 @@ def archive(image: str, target: Path) -> Path:
     layer = _tar({"pause": Path(program).read_bytes()}, mode=0o755)
     compressed = gzip.compress(layer, mtime=0)
     config = {
-        "architecture": "amd64",
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
         "os": "linux",
         "config": {"Entrypoint": ["/pause", "-P"], "User": "65535:65535"},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},

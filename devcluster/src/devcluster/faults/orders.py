@@ -47,15 +47,15 @@ class Faults:
     def pause(self, pod: str, container: str | None = None) -> Fault:
         """SIGSTOP the server process: it keeps its memory and connections and answers nothing."""
         pid = self._server(pod, container).pid
-        os.kill(pid, signal.SIGSTOP)
-        return self._note("pause", pod, {"pid": str(pid), "_started": _started(pid)})
+        detail = {"pid": str(pid), "_started": _started(pid)}
+        return self._inflict("pause", pod, lambda _: os.kill(pid, signal.SIGSTOP), detail)
 
     # --- a node
 
     def stop_node(self, node: str) -> Fault:
         """Cut a node's power: kubelet, containerd and all its containers end at once."""
-        power.turn_off(self._node(node))
-        return self._note("stop-node", node)
+        found = self._node(node)
+        return self._inflict("stop-node", node, lambda _: power.turn_off(found))
 
     # --- packets
 
@@ -74,8 +74,9 @@ class Faults:
     def delay(self, target: str, milliseconds: int) -> Fault:
         """Hold back what a node or pod sends, where the kernel can."""
         network = self._network(target)
-        packets.delay(network, milliseconds)
-        return self._note("delay", target, {"milliseconds": str(milliseconds), **_network_detail(network)})
+        packets.require_delay(network)
+        detail = {"milliseconds": str(milliseconds), **_network_detail(network)}
+        return self._inflict("delay", target, lambda _: packets.delay(network, milliseconds), detail)
 
     # --- a volume
 
@@ -87,20 +88,19 @@ class Faults:
         folder = volumes.mount_point(self._record, str(volume))
         if not folder.is_mount():
             raise Problem(f"claim {claim} has no volume of this cluster's storage; is it bound?")
-        _fill(folder, leave)
-        return self._note("fill", claim, {"folder": str(folder)})
+        return self._inflict("fill", claim, lambda _: _fill(folder, leave), {"_folder": str(folder)})
 
     # --- the control plane
 
     def stop(self, part: str) -> Fault:
         """End the API server or etcd; it stays away until healed."""
-        self._processes.kill(_component(part))
-        return self._note("stop", part)
+        component = _component(part)
+        return self._inflict("stop", part, lambda _: self._processes.kill(component))
 
     def freeze(self, part: str) -> Fault:
         """SIGSTOP the API server or etcd: connections stay open and silent."""
-        self._processes.signal(_component(part), signal.SIGSTOP)
-        return self._note("freeze", part)
+        component = _component(part)
+        return self._inflict("freeze", part, lambda _: self._processes.signal(component, signal.SIGSTOP))
 
     def restart(self, part: str) -> None:
         """End the API server or etcd, start it again and wait until the API answers."""
@@ -129,7 +129,7 @@ class Faults:
             "cut": lambda f: self._on_network(f, lambda network: packets.restore(network, _mark(f))),
             "loss": lambda f: self._on_network(f, lambda network: packets.restore(network, _mark(f))),
             "delay": lambda f: self._on_network(f, packets.undelay),
-            "fill": lambda f: (Path(f.detail["folder"]) / FILLER).unlink(missing_ok=True),
+            "fill": lambda f: (Path(f.detail["_folder"]) / FILLER).unlink(missing_ok=True),
             "stop": lambda f: self._start_component(f.target),
             "freeze": lambda f: self._thaw(f.target),
         }
@@ -143,10 +143,28 @@ class Faults:
             self.heal(fault)
         return faults
 
+    def settle_before_start(self) -> None:
+        """For `up`, from any state: it starts what was stopped, so those faults are only forgotten."""
+        volumes.mount_all(self._record)
+        for fault in self.active():
+            if fault.kind in ("stop", "stop-node"):
+                self._ledger.remove(fault)
+            else:
+                self.heal(fault)
+
     # --- how
 
-    def _note(self, kind: str, target: str, detail: dict[str, str] | None = None) -> Fault:
-        return self._ledger.add(kind, target, detail or {}, self.heal)
+    def _inflict(
+        self, kind: str, target: str, harm: Callable[[Fault], None], detail: dict[str, str] | None = None
+    ) -> Fault:
+        """Record first, then do: whatever cuts us short, the fault can be healed."""
+        fault = self._ledger.add(kind, target, detail or {}, self.heal)
+        try:
+            harm(fault)
+        except BaseException:
+            self.heal(fault)
+            raise
+        return fault
 
     def _server(self, pod: str, container: str | None) -> pods.Running:
         return pods.server(self._record, self._binaries, PodName.parse(pod), container)
@@ -187,13 +205,10 @@ class Faults:
         detail = {"direction": direction, **_network_detail(network)}
         detail |= {"peer": peer} if peer else {}
         detail |= {"percent": f"{percent:g}"} if percent else {}
-        fault = self._note(kind, target, detail)
-        try:
-            packets.drop(network, _mark(fault), direction, address, percent / 100 if percent else None)
-        except Problem:
-            self.heal(fault)
-            raise
-        return fault
+        chance = percent / 100 if percent else None
+        return self._inflict(
+            kind, target, lambda f: packets.drop(network, _mark(f), direction, address, chance), detail
+        )
 
     def _on_network(self, fault: Fault, undo: Callable[[Path], None]) -> None:
         """Undo in the namespace that was hit; when that pod or node is gone, so is the fault."""
