@@ -16,16 +16,16 @@ from pathlib import Path
 from devcluster import cgroups, image_build
 from devcluster.cluster import EmbeddedCluster
 from devcluster.embedded import Wish
+from devcluster.places import default_name
 from devcluster.progress import Progress
 from devcluster.provider import checkout
 from tests.devcluster.servers import apply, stateful_set
 
 RUNS = 3
-NAME = "bench-ground"
 
 
 def main() -> None:
-    cluster = EmbeddedCluster(NAME)
+    cluster = EmbeddedCluster(f"{default_name(checkout())}-bench")
     archives = image_build.build(list(image_build.recipes(checkout() / "images").values()), Progress())
     cluster.down(Progress())
     figures: dict[str, list[float]] = {
@@ -43,7 +43,7 @@ def main() -> None:
         figures["load"].append(timed(lambda: cluster.load(archives)))
         figures["set_ready"].append(timed(lambda: run_set(cluster, "plain", None)))
         figures["set_with_volumes_ready"].append(timed(lambda: run_set(cluster, "stored", "standard")))
-        memory.append(resident_bytes(cgroups.pids(cgroups.group(NAME))))
+        memory.append(resident_bytes(cgroups.pids(cluster.record.group)))
         figures["down"].append(timed(lambda: cluster.down(Progress())))
     baseline = statistics.median(baselines)
     for name, times in figures.items():

@@ -34,7 +34,12 @@ class ClusterTarget:
         await self._look_if_stale()
         for shard in self._shards:
             if covers(shard.slots, slot):
-                return await Wire.open(shard.primary, self.access)
+                try:
+                    return await Wire.open(shard.primary, self.access)
+                except NotSent as error:
+                    # The map may be older than the failover: look again, or we knock at a dead door for ever.
+                    self.suspect(shard.primary, str(error))
+                    raise
         raise NotSent(f"no primary is known for slot {slot}")
 
     def suspect(self, node: Address, reason: str) -> None:

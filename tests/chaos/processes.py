@@ -42,14 +42,14 @@ class Processes:
         await until(f"{address} answers", partial(answers, address))
 
     async def restart(self, address: Address) -> None:
-        await self._kill(address)
+        await self.kill(address)
         await self.start(address)
 
     async def stop(self) -> None:
         for address in self.addresses:
-            await self._kill(address)
+            await self.kill(address)
 
-    async def _kill(self, address: Address) -> None:
+    async def kill(self, address: Address) -> None:
         process = self._running[address]
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)

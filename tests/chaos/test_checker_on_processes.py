@@ -1,5 +1,6 @@
 """The checker on local processes: the scenarios of the control without pods, and what needs no pod."""
 
+import asyncio
 import os
 import ssl
 import subprocess
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.bare import ACCESS, OPTIONS
+from tests.chaos.bare import ACCESS, CLUSTER_OPTIONS, OPTIONS, form_cluster, order
+from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.history import Recorder
 from tests.chaos.judge import judge
+from tests.chaos.outcomes import Outcome
 from tests.chaos.processes import LOOPBACK, free_ports, processes
 from tests.chaos.scenarios import CLEAN, CONTROLS, Scenario
 from tests.chaos.stored import read_history
@@ -45,6 +48,23 @@ async def test_an_unsafe_change_is_caught(scenario: Scenario, seed: int, tmp_pat
 async def test_a_stored_history_gets_the_same_verdict_again(tmp_path: Path) -> None:
     verdict = await run(CONTROLS[0], tmp_path)
     assert str(judge(read_history(tmp_path / "history.jsonl"))) == str(verdict)
+
+
+async def test_the_checker_finds_the_new_primary_when_the_old_one_stays_dead(tmp_path: Path) -> None:
+    """The replica takes over before anybody calls the primary dead: no server tells the writers to move."""
+    options = (*CLUSTER_OPTIONS, "--cluster-require-full-coverage", "no")
+    async with processes(tmp_path, 6, options) as servers:
+        primaries, replicas = servers.addresses[:3], servers.addresses[3:]
+        await form_cluster(primaries, replicas)
+        recorder = Recorder()
+        async with Workload(ClusterTarget(primaries, ACCESS), recorder, pace=0.02) as load:
+            await load.acknowledged(each=5)
+            await servers.kill(primaries[0])
+            await asyncio.sleep(0.3)  # long enough for every writer to have looked at the old map again
+            await order(replicas[0], "CLUSTER", "FAILOVER", "TAKEOVER")
+            await load.acknowledged(each=5)
+        took = {write.node for write in recorder.history.writes if write.outcome is Outcome.OK}
+        assert str(replicas[0]) in took
 
 
 async def test_servers_that_do_not_heal_prove_nothing(tmp_path: Path) -> None:

@@ -86,6 +86,12 @@ def apply(cluster: Cluster, namespace: str, manifest: str) -> None:
     cluster.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=manifest)
 
 
+def run_set(cluster: Cluster, namespace: str, name: str, manifest: str) -> None:
+    """Apply a StatefulSet and wait until all its pods are Ready."""
+    apply(cluster, namespace, manifest)
+    cluster.kubectl("rollout", "status", "-n", namespace, f"statefulset/{name}", "--timeout=90s")
+
+
 def wait_ready(cluster: Cluster, namespace: str, label: str, seconds: int = 90) -> None:
     cluster.kubectl("wait", "--namespace", namespace, "pod", "--selector", f"app={label}",
                     "--for=condition=Ready", f"--timeout={seconds}s")  # fmt: skip

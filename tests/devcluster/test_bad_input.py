@@ -14,23 +14,27 @@ import pytest
 
 from devcluster import cgroups, machine
 from devcluster.binaries import build, sets_for
-from devcluster.places import cache_root, cluster_lock, load_record
+from devcluster.cluster import EmbeddedCluster
+from devcluster.embedded import Wish
+from devcluster.places import cache_root, cluster_lock, default_name, group
 from devcluster.problem import Problem
 from devcluster.progress import Progress
+from devcluster.provider import checkout
 
-NAME = "bad-input"
+NAME = f"{default_name(checkout())[:26]}-bad"
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def devcluster(tmp_path: Path) -> Call:
-    """The command in a process of its own, with state and cache of its own."""
+def devcluster(state: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command in a process of its own, with a state folder of its own."""
+    monkeypatch.setenv("DEVCLUSTER_STATE", str(state))
+    monkeypatch.setenv("PROVIDER", "embedded")
 
     def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        apart = {"DEVCLUSTER_STATE": str(tmp_path / "state"), "PROVIDER": "embedded"}
         return subprocess.run(
             [sys.executable, "-m", "devcluster.cli", *arguments],
-            env={**os.environ, **apart, **environment},
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             timeout=120,
@@ -45,9 +49,8 @@ def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
     assert done.returncode != 0
     assert sentence in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
-    assert not Path(f"/run/netns/{cgroups.group(NAME)}").exists()
-    assert not cgroups.pids(cgroups.group(NAME))
-    assert load_record(NAME) is None
+    assert not list(Path("/run/netns").glob(f"{group(NAME)}.*"))
+    assert not cgroups.exists(group(NAME))
 
 
 @pytest.mark.parametrize(
@@ -57,8 +60,8 @@ def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
         (["up", "--name", "Not A Name"], "lower-case letters, digits and dashes"),
         (["up", "--name", NAME, "--nodes", "9"], "a cluster has 1 to 5 nodes, not 9"),
         (["up", "--name", NAME, "--kubernetes", "1.11"], "Kubernetes 1.11 is not pinned here; choose"),
-        (["status", "--name", NAME], "`devcluster up --name bad-input` makes one"),
-        (["fault", "--name", NAME, "list"], "there is no cluster bad-input"),
+        (["status", "--name", NAME], f"`devcluster up --name {NAME}` makes one"),
+        (["fault", "--name", NAME, "list"], f"there is no cluster {NAME}"),
         (["load", "--name", NAME, "no-such-image"], "is neither an archive nor one of valkey-"),
         (["images", "no-such-image"], "there is no image 'no-such-image'"),
         (["up", "--provider", "kind"], "provider `kind` needs Docker with a running engine, and kind"),
@@ -85,15 +88,12 @@ def test_missing_programs_are_named_where_they_cannot_be_installed(devcluster: C
     assert "iptables" in done.stderr
 
 
-def test_too_little_disk_is_said_with_figures(devcluster: Call, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", small], check=True)
+def test_too_little_disk_is_said_with_figures(devcluster: Call, state: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", state], check=True)
     try:
-        done = devcluster("up", "--name", NAME, DEVCLUSTER_STATE=str(small))
-        refused(done, "GiB of free disk and has 0.1 GiB")
+        refused(devcluster("up", "--name", NAME), "GiB of free disk and has 0.1 GiB")
     finally:
-        subprocess.run(["umount", small], check=True)
+        subprocess.run(["umount", state], check=True)
 
 
 def test_a_damaged_cache_is_said_with_the_way_out(devcluster: Call, tmp_path: Path) -> None:
@@ -112,28 +112,26 @@ def test_a_second_up_at_the_same_time_is_told_so(devcluster: Call) -> None:
         refused(devcluster("up", "--name", NAME), "another `devcluster up` or `down` is at work")
 
 
-def test_a_name_that_somebody_else_uses_is_left_alone(devcluster: Call) -> None:
-    foreign = cgroups.group(f"{NAME}-x")
-    subprocess.run(["ip", "netns", "add", foreign], check=True)
-    try:
-        done = devcluster("up", "--name", f"{NAME}-x")
-        refused(done, f"the name {NAME}-x is in use on this machine")
-        assert Path(f"/run/netns/{foreign}").exists()
-    finally:
-        subprocess.run(["ip", "netns", "delete", foreign], check=True)
+def test_remains_of_a_cluster_whose_folder_is_gone_are_cleared_by_down(devcluster: Call) -> None:
+    subprocess.run(["ip", "netns", "add", f"{group(NAME)}.control"], check=True)
+    done = devcluster("down", "--name", NAME)
+    assert done.returncode == 0, done.stderr
+    assert not list(Path("/run/netns").glob(f"{group(NAME)}.*"))
+    assert devcluster("down", "--name", NAME).stdout == f"there is no cluster {NAME}\n"
 
 
-def test_a_damaged_record_is_said_with_the_way_out(devcluster: Call, tmp_path: Path) -> None:
-    record = tmp_path / "state" / NAME / "cluster.json"
+def test_a_damaged_record_is_said_with_the_way_out(devcluster: Call, state: Path) -> None:
+    record = state / NAME / "cluster.json"
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"name": NAME})[:-4])
     refused(devcluster("status", "--name", NAME), f"the record {record} is damaged")
+    refused(devcluster("up", "--name", NAME), f"the record {record} is damaged")
     assert devcluster("down", "--name", NAME).returncode == 0
     assert not record.parent.exists()
 
 
 def test_a_cluster_that_does_not_start_leaves_nothing_and_shows_last_words(
-    devcluster: Call, tmp_path: Path
+    devcluster: Call, tmp_path: Path, state: Path
 ) -> None:
     """An etcd that is no etcd: the start fails in the middle, with namespaces and processes about."""
     build(sets_for("1.35"), Progress())
@@ -151,7 +149,12 @@ def test_a_cluster_that_does_not_start_leaves_nothing_and_shows_last_words(
     done = devcluster("up", "--name", NAME, DEVCLUSTER_CACHE=str(cache))
     refused(done, "control/etcd ended right after its start")
     assert "out of order" in done.stderr
-    assert not (tmp_path / "state" / NAME).exists()
+    assert not (state / NAME).exists()
+
+
+def test_a_state_folder_with_too_long_a_path_is_refused(devcluster: Call, tmp_path: Path) -> None:
+    done = devcluster("up", "--name", NAME, DEVCLUSTER_STATE=str(tmp_path / ("deep" * 10)))
+    refused(done, "has too long a path for sockets in it; set DEVCLUSTER_STATE to one of at most 48 letters")
 
 
 def test_too_little_memory_is_said_with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,5 +165,7 @@ def test_too_little_memory_is_said_with_figures(monkeypatch: pytest.MonkeyPatch)
 
 def test_whoever_is_not_root_is_told_what_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Problem, match="needs root for network namespaces, mounts and cgroups"):
-        machine.require(sets_for("1.35"), Progress())
+    cluster = EmbeddedCluster(NAME)
+    for act in (lambda: cluster.up(Wish(), Progress()), lambda: cluster.down(Progress())):
+        with pytest.raises(Problem, match="needs root for network namespaces, mounts and cgroups"):
+            act()

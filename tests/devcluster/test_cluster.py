@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+import urllib.request
 
 import pytest
 
 from devcluster.audit import AuditLog
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.command import CommandFailed
+from devcluster.dns import resolve
 from devcluster.waiting import until
-from tests.devcluster.servers import address, answers, apply, get, start, stateful_set, valkey, wait_ready
+from tests.devcluster.servers import address, answers, get, run_set, start, stateful_set, valkey
 
 
 def test_three_servers_spread_over_three_nodes_and_zones(cluster: Cluster, namespace: str) -> None:
-    apply(cluster, namespace, stateful_set("spread", 3))
-    wait_ready(cluster, namespace, "spread")
+    run_set(cluster, namespace, "spread", stateful_set("spread", 3))
     nodes = {item["spec"]["nodeName"] for item in get(cluster, namespace, "pods")["items"]}
     listed = get(cluster, namespace, "nodes")["items"]
     zones = {
@@ -41,13 +41,13 @@ def test_pods_and_services_are_reached_from_host_and_pods(cluster: Cluster, name
         assert valkey(cluster, namespace, "client", "-h", name, "ping") == "PONG", name
 
 
-def test_dns_gives_each_pod_of_a_set_a_name(cluster: Cluster, namespace: str) -> None:
-    apply(cluster, namespace, stateful_set("named", 2))
-    wait_ready(cluster, namespace, "named")
+def test_dns_gives_each_pod_of_a_set_a_name(embedded_cluster: EmbeddedCluster, namespace: str) -> None:
+    run_set(embedded_cluster, namespace, "named", stateful_set("named", 2))
     other = f"named-1.named.{namespace}.svc.cluster.local"
-    until(
-        lambda: valkey(cluster, namespace, "named-0", "-h", other, "ping") == "PONG", "an answer by name", 20
-    )
+    dns = embedded_cluster.record.addresses.dns
+    there = until(lambda: resolve(other, dns), "the name of the pod resolving", 20)
+    assert there == address(embedded_cluster, namespace, "named-1")
+    assert valkey(embedded_cluster, namespace, "named-0", "-h", other, "ping") == "PONG"
 
 
 def test_logs_and_port_forward_and_a_failing_exec(cluster: Cluster, namespace: str) -> None:
@@ -74,7 +74,6 @@ def test_a_pod_cannot_reach_beyond_the_machine(embedded_cluster: EmbeddedCluster
         for place in ("control", *embedded_cluster.node_names)
     ]
     assert default_routes == [""] * len(default_routes)
-    assert Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "0"
     with pytest.raises(CommandFailed) as failed:
         embedded_cluster.kubectl(
             "exec", "-n", namespace, "server", "--", "bash", "-c", "echo >/dev/tcp/192.0.2.200/80"
@@ -83,8 +82,7 @@ def test_a_pod_cannot_reach_beyond_the_machine(embedded_cluster: EmbeddedCluster
 
 
 def test_drain_moves_a_set_to_other_nodes(cluster: Cluster, namespace: str) -> None:
-    apply(cluster, namespace, stateful_set("moved", 1))
-    wait_ready(cluster, namespace, "moved")
+    run_set(cluster, namespace, "moved", stateful_set("moved", 1))
     before = get(cluster, namespace, "pod", "moved-0")["spec"]["nodeName"]
     options = ["--delete-emptydir-data", "--force", "--timeout=60s", "--pod-selector=app=moved"]
     cluster.kubectl("drain", before, *options)
@@ -121,12 +119,10 @@ def test_processes_of_a_pod_are_reaped_when_they_share_a_pid_namespace(
     cluster: Cluster, namespace: str
 ) -> None:
     """The pause process is everybody's parent there; orphans must not pile up as zombies."""
-    apply(
-        cluster,
-        namespace,
-        stateful_set("shared", 1).replace("    spec:\n", "    spec:\n      shareProcessNamespace: true\n", 1),
+    shared = stateful_set("shared", 1).replace(
+        "    spec:\n", "    spec:\n      shareProcessNamespace: true\n", 1
     )
-    wait_ready(cluster, namespace, "shared")
+    run_set(cluster, namespace, "shared", shared)
     orphan = (
         '(sleep 0.1 &) ; sleep 0.5; for s in /proc/[0-9]*/stat; do read -r line <$s && echo "$line"; done'
     )
@@ -142,3 +138,20 @@ def test_address_of_a_pod_lies_in_the_range_of_its_node(
     start(embedded_cluster, namespace, "server", "node2")
     expected = embedded_cluster.record.addresses.node_pods(2).rpartition(".")[0]
     assert address(embedded_cluster, namespace, "server").startswith(expected + ".")
+
+
+def test_the_exporter_image_tells_a_servers_metrics(cluster: Cluster, namespace: str) -> None:
+    server = start(cluster, namespace, "server")
+    run = ["run", "exporter", "--image=valkey-operator/exporter:1", "--restart=Never", "--port=9121"]
+    cluster.kubectl(*run, "-n", namespace, "--", f"--redis.addr={server}:6379")
+    cluster.kubectl("wait", "-n", namespace, "pod/exporter", "--for=condition=Ready", "--timeout=60s")
+    url = f"http://{address(cluster, namespace, 'exporter')}:9121/metrics"
+
+    def page() -> str:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return str(answer.read(), "utf-8")
+        except OSError:
+            return ""
+
+    assert "redis_up 1" in until(page, "an answer of the exporter", 20)

@@ -86,6 +86,8 @@ def test_kubeconfig_logs_and_shell(
     assert embedded_cluster.record.addresses.node(1) in capfd.readouterr().out
     assert cli.run(["shell", "--", "kubectl", "get", "nodes", "--no-headers"]) == 0
     assert capfd.readouterr().out.count(" Ready ") == 3
+    assert cli.run(["shell", "control", "--", "sh", "-c", 'echo "$1"', "--", "second"]) == 0
+    assert capfd.readouterr().out == "second\n"
 
 
 def test_faults_by_hand(name: str, namespace: str, embedded_cluster: EmbeddedCluster,
@@ -115,8 +117,10 @@ def test_an_existing_cluster_is_used_and_never_ended(
     assert existing.status().count(" Ready ") == 3
     images = image_build.recipes(checkout() / "images")
     assert existing.load([recipe.archive for recipe in images.values()]) == []
-    with pytest.raises(Problem, match="push it to a registry that your cluster pulls from"):
-        existing.load([archive("docker.io/library/absent:1", tmp_path / "absent.tar")])
+    absent = archive("docker.io/library/absent:1", tmp_path / "absent.tar")
+    assert existing.load([absent]) == [
+        "docker.io/library/absent:1 is not on node1, node2, node3: push it where they pull from"
+    ]
     with pytest.raises(Problem, match="taken as it is"):
         existing.up(Wish(nodes=2), Progress())
     assert not existing.down(Progress())

@@ -9,13 +9,13 @@ import pytest
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.command import CommandFailed
 from devcluster.faults import Faults
+from devcluster.storage import REFUSE_GROWTH
 from devcluster.waiting import until
-from tests.devcluster.servers import apply, get, stateful_set, valkey, wait_ready
+from tests.devcluster.servers import get, run_set, stateful_set, valkey
 
 
 def _run_set(cluster: Cluster, namespace: str, storage_class: str, size: str = "64Mi") -> None:
-    apply(cluster, namespace, stateful_set("stored", 1, storage_class, size))
-    cluster.kubectl("rollout", "status", "-n", namespace, "statefulset/stored", "--timeout=90s")
+    run_set(cluster, namespace, "stored", stateful_set("stored", 1, storage_class, size))
 
 
 def _megabytes(cluster: Cluster, namespace: str) -> int:
@@ -61,6 +61,29 @@ def test_a_volume_grows_while_its_server_runs(cluster: Cluster, namespace: str) 
     status = get(cluster, namespace, "pod", "stored-0")["status"]
     assert status["containerStatuses"][0]["restartCount"] == 0
     assert not get(cluster, namespace, "pvc", "data-stored-0")["status"].get("conditions")
+
+
+def test_a_volume_whose_growth_is_refused_says_so_and_grows_later(cluster: Cluster, namespace: str) -> None:
+    _run_set(cluster, namespace, "standard", "64Mi")
+    cluster.kubectl("annotate", "-n", namespace, "pvc", "data-stored-0", f"{REFUSE_GROWTH}=yes")
+    patch = json.dumps({"spec": {"resources": {"requests": {"storage": "96Mi"}}}})
+    cluster.kubectl("patch", "-n", namespace, "pvc", "data-stored-0", "--patch", patch)
+
+    def complaints() -> list[str]:
+        return [
+            event["message"]
+            for event in get(cluster, namespace, "events")["items"]
+            if event["reason"] == "VolumeFailed"
+        ]
+
+    assert "is refused" in until(complaints, "the refusal as an event", 20, 0.2)[0]
+    assert get(cluster, namespace, "pvc", "data-stored-0")["status"]["capacity"]["storage"] == "64Mi"
+    cluster.kubectl("annotate", "-n", namespace, "pvc", "data-stored-0", f"{REFUSE_GROWTH}-")
+    until(
+        lambda: get(cluster, namespace, "pvc", "data-stored-0")["status"]["capacity"]["storage"] == "96Mi",
+        "the claim showing its new size", 30, 0.2,
+    )  # fmt: skip
+    assert len(complaints()) == 1
 
 
 def test_a_pinned_volume_keeps_its_pod_on_its_node_and_refuses_to_grow(
@@ -128,4 +151,3 @@ def test_a_server_that_is_not_root_owns_its_volume(cluster: Cluster, namespace: 
     _run_set(cluster, namespace, "standard")
     shown = cluster.kubectl("exec", "-n", namespace, "stored-0", "--", "ls", "-ldn", "/data")
     assert shown.split()[3] == "10001"
-    wait_ready(cluster, namespace, "stored")

@@ -7,6 +7,7 @@ that the proving ground does not lean on what it proves.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import ssl
@@ -29,6 +30,10 @@ class ApiError(Problem):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"the API server answered {code}: {message}")
         self.code = code
+
+
+class Unreachable(Problem):
+    """The API server could not be asked, or did not answer to the end."""
 
 
 class Api:
@@ -57,18 +62,17 @@ class Api:
         return self._call("DELETE", path)
 
     def is_ready(self) -> bool:
-        connection = self._connect(2)
         try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
+            with self._asked("GET", "/readyz", timeout=2) as response:
+                return response.status == 200
+        except Unreachable:
             return False
-        finally:
-            connection.close()
 
     def may_get(self, path: str) -> bool:
         try:
             self.get(path)
+        except Unreachable:
+            return False
         except ApiError as error:
             if error.code not in (403, 404):
                 raise
@@ -91,35 +95,38 @@ class Api:
     def events(self, path: str) -> Iterator[Json]:
         """A watch as the server sends it, errors and bookmarks too."""
         # Bookmarks come about once a minute: a connection silent for longer than two is dead.
-        connection = self._connect(120)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
+        with self._asked("GET", path, timeout=120) as response:
             self._refuse_error(response.status, b"" if response.status == 200 else response.read())
             for line in response:
                 yield json.loads(line)
+
+    @contextlib.contextmanager
+    def _asked(
+        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None,
+        timeout: float = 10,
+    ) -> Iterator[http.client.HTTPResponse]:  # fmt: skip
+        host, port = self._server.hostname or "", self._server.port or 443
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+        try:
+            connection.request(method, path, body, headers or {})
+            yield connection.getresponse()
+        except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+            words = str(error) or type(error).__name__
+            raise Unreachable(f"the API server at {host} cannot be asked: {words}") from None
         finally:
             connection.close()
-
-    def _connect(self, timeout: float) -> http.client.HTTPSConnection:
-        host, port = self._server.hostname or "", self._server.port or 443
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
 
     def _call(
         self, method: str, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None,
         timeout: float = 10,
     ) -> Json:  # fmt: skip
-        connection = self._connect(timeout)
-        try:
-            content = None if body is None else json.dumps(body)
-            connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
-            response = connection.getresponse()
+        content = None if body is None else json.dumps(body)
+        kind = {"Content-Type": "application/json", **(headers or {})}
+        with self._asked(method, path, content, kind, timeout) as response:
             answer = response.read()
-        finally:
-            connection.close()
-        self._refuse_error(response.status, answer)
-        parsed: Json = json.loads(answer)
-        return parsed
+            self._refuse_error(response.status, answer)
+            parsed: Json = json.loads(answer)
+            return parsed
 
     @staticmethod
     def _refuse_error(status: int, answer: bytes) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster.problem import Problem
+
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -42,10 +44,10 @@ class AuditLog:
         self._place = (status.st_ino, status.st_size)
 
     def requests(self) -> list[Request]:
-        """Everything since the mark; a log that was rotated meanwhile is read on in its new file."""
+        """Everything since the mark, or a Problem: a proof from half a log would be none."""
         inode, offset = self._place
         if self._file.stat().st_ino != inode:
-            offset = 0
+            raise Problem(f"{self._file} was rotated since the mark; mark it anew and look sooner")
         with self._file.open() as content:
             content.seek(offset)
             return list(_parse(content))

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from devcluster.command import run
-from devcluster.places import cache_root
+from devcluster.places import cache_lock, cache_root
 from devcluster.problem import Problem
 from devcluster.progress import Meter, Progress
 
@@ -67,12 +67,12 @@ def is_built(sets: list[str]) -> bool:
 
 def build(sets: list[str], progress: Progress) -> Binaries:
     """Build what is missing, check what is there, and say where it all is."""
-    missing = [name for name in sets if not (_folder(name) / "complete.json").exists()]
     for name in sets:
-        if name in missing:
-            _build(name, progress)
-        else:
-            _check(_folder(name))
+        if not is_built([name]):
+            with cache_lock():
+                if not is_built([name]):  # another checkout may have built it while we waited
+                    _build(name, progress)
+        _check(_folder(name))
     return Binaries(sets)
 
 
@@ -93,15 +93,15 @@ def _check(folder: Path) -> None:
     mend = f"remove {folder} and run this again, it is then built anew"
     try:
         files: dict[str, dict[str, str | int]] = json.loads(marker.read_text())
-    except ValueError:
+        facts = [(name, known["size"], known["changed"], known["sha256"]) for name, known in files.items()]
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise Problem(f"the cached programs are damaged ({marker} is unreadable): {mend}") from None
-    for name, known in files.items():
+    for name, size, changed, digest in facts:
         file = folder / name
         if not file.exists():
             raise Problem(f"the cached program {file} is missing: {mend}")
-        if file.stat().st_size != known["size"] or (
-            file.stat().st_mtime_ns != known["changed"] and _digest(file) != known["sha256"]
-        ):
+        is_touched = file.stat().st_mtime_ns != changed
+        if file.stat().st_size != size or (is_touched and _digest(file) != digest):
             raise Problem(f"the cached program {file} is damaged: {mend}")
 
 
@@ -160,13 +160,7 @@ def _environment() -> dict[str, str]:
 
 
 def _go(work: Path, *arguments: str, timeout: float = 600) -> str:
-    done = subprocess.run(
-        ["go", *arguments], cwd=work, env=_environment(), capture_output=True, text=True, timeout=timeout,
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Problem(f"`go {' '.join(arguments[:2])}` failed for {work.name}: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    return run("go", *arguments, folder=work, environment=_environment(), timeout=timeout)
 
 
 def _compile(work: Path, out: Path, programs: list[str], name: str, meter: Meter) -> None:
@@ -177,11 +171,15 @@ def _compile(work: Path, out: Path, programs: list[str], name: str, meter: Meter
     command = ["go", "build", *flags, "-o", f"{destination}{'' if single else '/'}", *programs]
     with tempfile.TemporaryFile("w+") as said:
         with subprocess.Popen(command, cwd=work, env=_environment(), stderr=said) as compiler:
-            while compiler.poll() is None:
-                said.seek(0)
-                compiled = said.read().split("\n")
-                meter.show(len(compiled) + _LINK_WEIGHT * len(list(out.iterdir())), compiled[-2:][0])
-                time.sleep(0.2)
+            try:
+                while compiler.poll() is None:
+                    said.seek(0)
+                    compiled = said.read().split("\n")
+                    meter.show(len(compiled) + _LINK_WEIGHT * len(list(out.iterdir())), compiled[-2:][0])
+                    time.sleep(0.2)
+            except BaseException:
+                compiler.terminate()  # Go's cache keeps what is compiled: the next build goes on from there
+                raise
         said.seek(0)
         if compiler.returncode:
             raise Problem(f"building {name} failed:\n{said.read()[-2000:]}")

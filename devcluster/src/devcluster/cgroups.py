@@ -1,6 +1,6 @@
 """The cgroups of a cluster: how its processes are found again, measured and ended.
 
-Everything a cluster starts lives below /devcluster-NAME: `control/COMPONENT`, `nodeN/COMPONENT`, and the
+Everything a cluster starts lives below /devcluster.NAME: `control/COMPONENT`, `nodeN/COMPONENT`, and the
 pods of a node below `nodeN/kubepods`, because that is the kubelet's cgroup root. Works on cgroup v1
 (every controller is a tree of its own) and on v2 (one tree).
 """
@@ -32,10 +32,6 @@ def trees() -> list[Path]:
 
 def _tree(name: str) -> Path:
     return ROOT if is_v2() else ROOT / name
-
-
-def group(cluster: str) -> str:
-    return f"devcluster-{cluster}"
 
 
 def make_node_root(path: str) -> None:
@@ -77,6 +73,10 @@ def pids(path: str) -> set[int]:
         with contextlib.suppress(FileNotFoundError, OSError):
             found.update(int(line) for line in file.read_text().split())
     return found
+
+
+def exists(path: str) -> bool:
+    return any((tree / path).exists() for tree in trees())
 
 
 def memory_bytes(path: str) -> int:

@@ -20,17 +20,22 @@ from devcluster.provider import PROVIDERS, checkout, choose
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("devcluster: ended; what had begun was undone"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         sys.exit(run(sys.argv[1:]))
     except Problem as problem:
         sys.exit(f"devcluster: {problem}")
+    except OSError as error:
+        sys.exit(f"devcluster: the machine refused: {error}")
     except KeyboardInterrupt:
-        sys.exit("devcluster: stopped; what had begun was undone, what is cached stays")
+        sys.exit("devcluster: stopped by you")
 
 
 def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+    # Everything behind the first -- is a command of its own, with all its words.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = _parser().parse_args(arguments[:end])
+    options.command = arguments[end + 1 :]
     result: int = options.do(options)
     return result
 
@@ -51,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, help="1 to 5, default 3, each in a zone of its own")
     up.add_argument("--kubernetes", help=f"minor version: {', '.join(kubernetes_minors())}")
     up.add_argument("--metrics", action="store_true", help="run metrics-server too")
+    up.add_argument("--fresh", action="store_true", help="drop the data of a cluster that is there")
     up.set_defaults(do=_up)
 
     command("down", "end the cluster and remove everything of it").set_defaults(do=_down)
@@ -74,9 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_argument("--follow", "-f", action="store_true")
     logs.set_defaults(do=_logs)
 
-    shell = command("shell", "a shell with kubectl set up, or inside the network of a node or `control`")
-    shell.add_argument("place", nargs="?")
-    shell.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND …")
+    shell = command("shell", "a shell with kubectl set up, or `shell -- COMMAND …` to run one command")
+    shell.add_argument("place", nargs="?", help="run in the network of this node, or of `control`")
     shell.set_defaults(do=_shell)
 
     fault_cli.add(command("fault", "break something on purpose, list what is broken, heal it"), embedded)
@@ -96,7 +101,7 @@ def embedded(options: argparse.Namespace) -> EmbeddedCluster:
 
 def _up(options: argparse.Namespace) -> int:
     cluster = _chosen(options)
-    cluster.up(Wish(options.nodes, options.kubernetes, options.metrics), Progress())
+    cluster.up(Wish(options.nodes, options.kubernetes, options.metrics, options.fresh), Progress())
     print(cluster.status())
     return 0
 
@@ -174,7 +179,7 @@ def _shell(options: argparse.Namespace) -> int:
                 f"{options.place!r} is no place; there are control, {', '.join(cluster.node_names)}"
             )
         inside = ["nsenter", f"--net={Processes(cluster.record).namespace(options.place)}"]
-    command = [word for word in options.command if word != "--"] or [os.environ.get("SHELL", "bash")]
+    command = options.command or [os.environ.get("SHELL", "bash")]
     return subprocess.call([*inside, *command], env=environment)
 
 

@@ -33,6 +33,8 @@ class Cluster(Protocol):
     def load(self, archives: Sequence[Path]) -> list[str]: ...
 
     @property
+    def exists(self) -> bool: ...
+    @property
     def is_up(self) -> bool: ...
     @property
     def kubeconfig(self) -> Path: ...
@@ -49,8 +51,6 @@ class EmbeddedCluster:
         self.name = require_name(name)
 
     def up(self, wish: embedded.Wish, progress: Progress) -> None:
-        if self._known is not None:
-            self.faults.settle_before_start()
         embedded.up(self.name, wish, progress)
 
     def down(self, progress: Progress) -> bool:
@@ -69,8 +69,13 @@ class EmbeddedCluster:
         return record
 
     @property
+    def exists(self) -> bool:
+        return self._known is not None
+
+    @property
     def is_up(self) -> bool:
-        return self._known is not None and Api(self.kubeconfig).is_ready()
+        known = self._known
+        return known is not None and known.kubeconfig.exists() and Api(known.kubeconfig).is_ready()
 
     @property
     def kubeconfig(self) -> Path:

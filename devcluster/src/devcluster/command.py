@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devcluster.problem import Problem
@@ -13,7 +13,12 @@ Argument = str | Path
 
 
 def run(
-    *arguments: Argument, stdin: str | None = None, timeout: float = 60, inside: Path | None = None
+    *arguments: Argument,
+    stdin: str | None = None,
+    timeout: float = 60,
+    inside: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> str:
     """Run a program to its end and return what it printed; `inside` is a network namespace's file."""
     command = [str(argument) for argument in arguments]
@@ -21,7 +26,14 @@ def run(
         command = ["nsenter", f"--net={inside}", *command]
     try:
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env=environment,
+            cwd=folder,
         )
     except FileNotFoundError:
         raise Problem(f"the program {command[0]} is not installed; install it and try again") from None
@@ -36,6 +48,7 @@ class CommandFailed(Problem):
     """A program ended with a failure; its own words are kept in `said`."""
 
     def __init__(self, command: Sequence[str], code: int, said: str) -> None:
-        super().__init__(f"`{shlex.join(command)}` failed with exit code {code}: {said or 'it said nothing'}")
+        words = said[-2000:] or "it said nothing"
+        super().__init__(f"`{shlex.join(command)}` failed with exit code {code}: {words}")
         self.code = code
         self.said = said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from devcluster.binaries import Binaries
 from devcluster.files import keep
-from devcluster.places import Record
+from devcluster.places import Record, state_root
 from devcluster.processes import Component
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -136,7 +136,8 @@ def _dns(record: Record, binaries: Binaries) -> Component:
 
 
 def _storage(record: Record) -> Component:
-    return Component("control/storage", (sys.executable, "-m", "devcluster.storage", record.name))
+    command = (sys.executable, "-m", "devcluster.storage", record.name)
+    return Component("control/storage", command, {"DEVCLUSTER_STATE": str(state_root())})
 
 
 def _metrics(record: Record, binaries: Binaries) -> Component:

@@ -6,21 +6,25 @@ dropped as a reboot would drop it, data on disk is kept, and only what does not 
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from devcluster import certificates, cgroups, control_plane, dns, machine, mounts, network, power, volumes
 from devcluster.addresses import MOST_NODES
-from devcluster.api import Api
+from devcluster.api import Api, Unreachable
 from devcluster.binaries import DEFAULT_KUBERNETES, Binaries, build, require_kubernetes, sets_for
+from devcluster.faults import Faults
 from devcluster.kubectl import Kubectl
 from devcluster.node import Node
-from devcluster.places import Record, claim_record, cluster_lock, load_record, registry_lock
+from devcluster.places import Record, claim_record, cluster_lock, group, load_record, registry_lock
 from devcluster.problem import Problem
 from devcluster.processes import Processes
 from devcluster.progress import Progress
 from devcluster.waiting import until
+
+TAINTS_OF_TROUBLE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Wish:
     nodes: int | None = None
     kubernetes: str | None = None
     metrics: bool = False
+    fresh: bool = False  # drop the data of a cluster that is there
 
     def __post_init__(self) -> None:
         if self.kubernetes:
@@ -51,22 +56,28 @@ class Wish:
 
 def up(name: str, wish: Wish, progress: Progress) -> Record:
     """Bring the cluster to three (or as many as asked) Ready nodes with DNS answering."""
+    machine.require_root()
     with cluster_lock(name):
         known = load_record(name)
+        if known and wish.fresh:
+            _stop(known)
+            _erase(known)
+            known = None
         if known:
             wish.refuse_other(known)
-        else:
-            network.refuse_foreign(name)
         minor = known.kubernetes if known else wish.kubernetes or DEFAULT_KUBERNETES
         metrics = known.metrics if known else wish.metrics
         sets = sets_for(minor, metrics=metrics)
-        machine.require(sets, progress)
+        ran_before = bool(cgroups.pids(group(name)))
+        machine.require(sets, progress, is_running=ran_before)
         binaries = build(sets, progress)
         record = known or claim_record(name, wish.nodes or 3, minor, metrics, network.is_free)
         try:
             _Start(record, binaries, progress).run()
         except BaseException:
-            _stop(record)
+            # A cluster that ran when we came is left as it is: it may be in use, and `up` can be repeated.
+            if not ran_before:
+                _stop(record)
             if not known:
                 _erase(record)
             raise
@@ -75,11 +86,9 @@ def up(name: str, wish: Wish, progress: Progress) -> Record:
 
 def down(name: str, progress: Progress) -> bool:
     """End the cluster and remove all of it; False when there was none."""
+    machine.require_root()
     with cluster_lock(name):
-        try:
-            record = load_record(name)
-        except Problem:  # a damaged record: the name alone leads to everything there is to end
-            record = Record(name, index=0, nodes=0, kubernetes="unknown")
+        record = _record_or_remains(name)
         if record is None:
             return False
         progress.say(f"ending cluster {name}")
@@ -89,22 +98,36 @@ def down(name: str, progress: Progress) -> bool:
         return True
 
 
+def _record_or_remains(name: str) -> Record | None:
+    """The name alone leads to everything there is to end, so a lost or damaged record does not matter."""
+    nameless = Record(name, index=0, nodes=0, kubernetes="unknown")
+    try:
+        record = load_record(name)
+    except Problem:
+        return nameless
+    has_remains = network.has_remains(nameless) or cgroups.exists(nameless.group) or nameless.folder.exists()
+    return record or (nameless if has_remains else None)
+
+
 def _stop(record: Record) -> None:
     """End all processes and drop what they held; data on disk stays."""
-    cgroups.end_all(cgroups.group(record.name))
+    cgroups.end_all(record.group)
+    for folder in record.folder.glob("node?"):
+        Node(record, int(folder.name[-1])).cut_power()
     mounts.unmount_below(record.folder)
     mounts.detach_below(record.folder)
     with registry_lock():
         network.remove(record)
-    cgroups.remove(cgroups.group(record.name))
+    cgroups.remove(record.group)
 
 
 def _erase(record: Record) -> None:
     # The record goes last: until then, another `down` can go on where this one was cut.
-    for entry in record.folder.iterdir():
-        if entry.name != "cluster.json":
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    shutil.rmtree(record.folder)
+    if record.folder.exists():
+        for entry in record.folder.iterdir():
+            if entry.name != "cluster.json":
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        shutil.rmtree(record.folder)
 
 
 class _Start:
@@ -116,6 +139,7 @@ class _Start:
         self._progress = progress
         self._processes = Processes(record)
         self._nodes = [Node(record, number) for number in record.node_numbers]
+        self._began = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
     def run(self) -> None:
         record = self._record
@@ -124,7 +148,10 @@ class _Start:
             with registry_lock():
                 network.make(record)
         certificates.make(record)
-        volumes.mount_all(record)
+        if self._processes.pid("control/storage") is None:
+            volumes.mount_all(record)
+        Faults(record, self._binaries).settle_before_start()
+        self._turned_on = {node.name for node in self._nodes if self._kubelet(node) is None}
         self._progress.say(f"starting {len(self._nodes)} nodes and the control plane of {record.name}")
         with ThreadPoolExecutor(len(self._nodes)) as pool:
             runtimes = [pool.submit(power.start_runtime, node, self._binaries) for node in self._nodes]
@@ -168,14 +195,22 @@ class _Start:
             self._processes.require_running(name)
         return api.is_ready()
 
+    def _kubelet(self, node: Node) -> int | None:
+        return self._processes.pid(f"{node.name}/kubelet")
+
     def _wait_for_nodes(self) -> None:
         api = Api(self._record.kubeconfig)
+        every = {node.name for node in self._nodes}
 
         def all_ready() -> bool:
             for node in self._nodes:
                 for part in ("containerd", "kubelet", "proxy"):
                     self._processes.require_running(f"{node.name}/{part}")
-            return ready_nodes(api) >= {node.name for node in self._nodes}
+            try:
+                # What etcd remembers of a node that was just turned on is old news.
+                return ready_nodes(api) >= every and ready_nodes(api, self._began) >= self._turned_on
+            except Unreachable:
+                return False
 
         until(all_ready, "the nodes becoming Ready", 90, every=0.1)
 
@@ -190,12 +225,15 @@ class _Start:
         until(answers, "an answer of the cluster's DNS", 60)
 
 
-def ready_nodes(api: Api) -> set[str]:
-    """The nodes that are Ready and take pods."""
+def ready_nodes(api: Api, since: datetime.datetime | None = None) -> set[str]:
+    """The nodes that are Ready and take pods; with `since`, only those that said so after that time."""
     ready = set()
     for node in api.get("/api/v1/nodes")["items"]:
-        conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
+        condition = {c["type"]: c for c in node["status"].get("conditions", [])}.get("Ready", {})
         taints = {taint["key"] for taint in node["spec"].get("taints", [])}
-        if conditions.get("Ready") == "True" and "node.kubernetes.io/not-ready" not in taints:
+        is_ready = condition.get("status") == "True" and not taints & TAINTS_OF_TROUBLE
+        if is_ready and (
+            since is None or datetime.datetime.fromisoformat(condition["lastHeartbeatTime"]) >= since
+        ):
             ready.add(node["metadata"]["name"])
     return ready

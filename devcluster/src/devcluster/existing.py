@@ -41,14 +41,16 @@ class ExistingCluster:
         return Kubectl(program, self.kubeconfig)
 
     @property
+    def exists(self) -> bool:
+        return True
+
+    @property
     def is_up(self) -> bool:
         return self.kubectl("get", "--raw", "/readyz", timeout=15) == "ok"
 
     def up(self, wish: Wish, progress: Progress) -> None:
         if wish != Wish():
-            raise Problem(
-                "an existing cluster is taken as it is; leave --nodes, --kubernetes and --metrics out"
-            )
+            raise Problem("an existing cluster is taken as it is; leave all options of `up` out")
         nodes = self._nodes()
         progress.say(f"using the cluster of {self.kubeconfig} as it is: {len(nodes)} nodes")
 
@@ -60,17 +62,14 @@ class ExistingCluster:
         return self.kubectl("get", "nodes", "--output=wide").rstrip()
 
     def load(self, archives: Sequence[Path]) -> list[str]:
-        """Images cannot be put into somebody else's nodes: they are there, or must be pushed."""
+        """Images cannot be put into somebody else's nodes; says which ones the nodes will have to pull."""
         nodes = self._nodes()
-        for archive in archives:
-            for image in images.read(archive):
-                lacking = [name for name, has in nodes.items() if image.name not in has]
-                if lacking:
-                    raise Problem(
-                        f"{image.name} is not on {', '.join(lacking)}, and images cannot be loaded into "
-                        "an existing cluster; push it to a registry that your cluster pulls from"
-                    )
-        return []
+        lines = []
+        for image in (image for archive in archives for image in images.read(archive)):
+            lacking = [name for name, has in nodes.items() if image.name not in has]
+            if lacking:
+                lines.append(f"{image.name} is not on {', '.join(lacking)}: push it where they pull from")
+        return lines
 
     def _nodes(self) -> dict[str, set[str]]:
         listed = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]

@@ -18,16 +18,18 @@ from devcluster.provider import checkout, choose
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """This checkout's cluster with all images loaded; one that was up before stays up afterwards."""
+    """This checkout's cluster with all images loaded; one that existed before is never ended."""
     chosen = choose()
-    was_up = chosen.provider == "existing" or chosen.is_up
+    existed = chosen.exists
     progress = Progress()
-    chosen.up(Wish(kubernetes=os.environ.get("KUBERNETES") or None), progress)
-    recipes = list(image_build.recipes(checkout() / "images").values())
-    chosen.load(image_build.build(recipes, progress))
-    yield chosen
-    if not was_up:
-        chosen.down(progress)
+    try:
+        chosen.up(Wish(kubernetes=os.environ.get("KUBERNETES") or None), progress)
+        recipes = list(image_build.recipes(checkout() / "images").values())
+        chosen.load(image_build.build(recipes, progress))
+        yield chosen
+    finally:
+        if not existed:
+            chosen.down(progress)
 
 
 @pytest.fixture

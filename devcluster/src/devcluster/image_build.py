@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import time
 import tomllib
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from devcluster import machine
 from devcluster.command import run
-from devcluster.places import cache_root
+from devcluster.places import cache_lock, cache_root
 from devcluster.problem import Problem
 from devcluster.progress import Progress, duration
 
@@ -45,10 +44,16 @@ class Recipe:
         return f"docker.io/{self.name}"
 
     @property
+    def context(self) -> Path:
+        """What the build sees: the folder of all images, for what several of them share."""
+        return self.folder.parent
+
+    @property
     def archive(self) -> Path:
         digest = hashlib.sha256(json.dumps([self.name, self.arguments]).encode())
-        for file in sorted(path for path in self.folder.rglob("*") if path.is_file()):
-            digest.update(str(file.relative_to(self.folder)).encode() + b"\0" + file.read_bytes())
+        shared = [path for path in self.context.iterdir() if path.name != "images.toml"]
+        for file in sorted(path for path in [*shared, *self.folder.rglob("*")] if path.is_file()):
+            digest.update(str(file.relative_to(self.context)).encode() + b"\0" + file.read_bytes())
         word = re.sub(r"[^a-z0-9.]+", "-", self.name)
         return cache_root() / "images" / f"{word}-{digest.hexdigest()[:12]}.tar"
 
@@ -65,14 +70,15 @@ def recipes(images: Path) -> dict[str, Recipe]:
 
 def build(wanted: Sequence[Recipe], progress: Progress) -> list[Path]:
     """Build every image whose archive is not there yet; returns all archives."""
-    missing = [recipe for recipe in wanted if not recipe.archive.exists()]
-    if missing:
-        (cache_root() / "images").mkdir(parents=True, exist_ok=True)
-        tool = choose_tool()
-        if tool == "buildah":
-            _prepare_buildah(progress)
-        for recipe in missing:
-            _build(tool, recipe, progress)
+    if any(not recipe.archive.exists() for recipe in wanted):
+        with cache_lock():
+            missing = [recipe for recipe in wanted if not recipe.archive.exists()]
+            (cache_root() / "images").mkdir(parents=True, exist_ok=True)
+            tool = choose_tool()
+            if tool == "buildah":
+                _prepare_buildah(progress)
+            for recipe in missing:
+                _build(tool, recipe, progress)
     return [recipe.archive for recipe in wanted]
 
 
@@ -80,9 +86,11 @@ def choose_tool() -> str:
     """docker only with an engine that answers: the client alone builds nothing."""
     for tool, question in (("docker", "info"), ("podman", "version")):
         if shutil.which(tool):
-            answer = subprocess.run([tool, question], capture_output=True, timeout=30, check=False)
-            if answer.returncode == 0:
-                return tool
+            try:
+                run(tool, question, timeout=30)
+            except Problem:
+                continue
+            return tool
     return "buildah"
 
 
@@ -94,10 +102,10 @@ def _build(tool: str, recipe: Recipe, progress: Progress) -> None:
     arriving = recipe.archive.with_suffix(".new")
     arriving.unlink(missing_ok=True)
     if tool == "buildah":
-        _buildah("build", "--pull-never", "--layers", *common, str(recipe.folder))
+        _buildah("build", "--pull-never", "--layers", *common, str(recipe.context))
         _buildah("push", recipe.full_name, f"oci-archive:{arriving}:{recipe.full_name}")
     else:
-        run(tool, "build", *common, recipe.folder, timeout=1800)
+        run(tool, "build", *common, recipe.context, timeout=1800)
         oci = ["--format", "oci-archive"] if tool == "podman" else []
         run(tool, "save", *oci, "--output", arriving, recipe.full_name, timeout=600)
     arriving.rename(recipe.archive)
@@ -118,10 +126,7 @@ def _buildah(*arguments: str) -> str:
     storage = cache_root() / "buildah"
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
     command = ["buildah", "--root", str(storage), "--runroot", str(storage / "run"), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
-    if done.returncode:
-        raise Problem(f"`buildah {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    return run(*command, environment=environment, timeout=1800)
 
 
 def _prepare_buildah(progress: Progress) -> None:

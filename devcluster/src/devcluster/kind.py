@@ -42,14 +42,18 @@ class KindCluster:
         return Kubectl(program, self.kubeconfig)
 
     @property
-    def is_up(self) -> bool:
+    def exists(self) -> bool:
         return self.name in run("kind", "get", "clusters").split()
+
+    @property
+    def is_up(self) -> bool:
+        return self.exists
 
     def up(self, wish: Wish, progress: Progress) -> None:
         if not is_possible():
             raise Problem("provider `kind` needs Docker with a running engine, and kind; install both")
-        if wish.kubernetes or wish.metrics:
-            raise Problem("with kind, leave --kubernetes and --metrics out: its node image decides")
+        if wish.kubernetes or wish.metrics or wish.fresh:
+            raise Problem("with kind, leave --kubernetes, --metrics and --fresh out")
         if self.is_up:
             return
         zones = [f"- role: worker\n  labels: {{topology.kubernetes.io/zone: zone-{number}}}"

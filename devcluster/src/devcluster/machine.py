@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from devcluster import binaries
@@ -25,27 +27,57 @@ PROGRAMS = {
     "sysctl": "procps",
     "catatonit": "catatonit",
 }
+KERNEL: dict[str, Callable[[], bool]] = {
+    "overlay": lambda: "\toverlay\n" in Path("/proc/filesystems").read_text(),
+    "xfs": lambda: "\txfs\n" in Path("/proc/filesystems").read_text(),
+    "loop": Path("/dev/loop-control").exists,
+    "br_netfilter": Path("/proc/sys/net/bridge/bridge-nf-call-iptables").exists,
+}
+LONGEST_SOCKET = 107  # letters in the path of a unix socket
 GIB = 1 << 30
 MEMORY = 2 * GIB
 DISK_TO_RUN = 3 * GIB
-DISK_TO_BUILD = 12 * GIB
+DISK_TO_BUILD = 8 * GIB
 OLDEST_GO = (1, 26)
 
 
-def require(sets: list[str], progress: Progress) -> None:
+def require(sets: list[str], progress: Progress, *, is_running: bool = False) -> None:
     """Raise a Problem with one sentence for the first thing that is missing and cannot be installed."""
-    require_root()
     if platform.system() != "Linux":
         raise Problem("the embedded cluster needs Linux; elsewhere use `--provider kind` or `existing`")
-    _require_memory()
+    require_root()
+    _require_short_paths()
+    if not is_running:
+        _require_memory()
     built = binaries.is_built(sets)
-    _require_disk(state_root(), DISK_TO_RUN if built else DISK_TO_BUILD)
+    _require_disk(state_root(), DISK_TO_RUN)
     if not built:
+        _require_disk(cache_root(), DISK_TO_BUILD)
         _require_go()
     install(
         {program: package for program, package in PROGRAMS.items() if not shutil.which(program)}, progress
     )
+    _require_kernel()
     cache_root().mkdir(parents=True, exist_ok=True)
+
+
+def _require_short_paths() -> None:
+    longest = state_root() / ("n" * 30) / "node1" / "containerd.sock.ttrpc"
+    if len(str(longest)) > LONGEST_SOCKET:
+        room = LONGEST_SOCKET - (len(str(longest)) - len(str(state_root())))
+        raise Problem(
+            f"the state folder {state_root()} has too long a path for sockets in it; set DEVCLUSTER_STATE to "
+            f"one of at most {room} letters"
+        )
+
+
+def _require_kernel() -> None:
+    """File systems and the bridge filter may be modules that nobody has loaded yet."""
+    for module, sign in KERNEL.items():
+        if not sign() and shutil.which("modprobe"):
+            subprocess.run(["modprobe", module], capture_output=True, check=False)
+        if not sign():
+            raise Problem(f"this kernel has no {module}; load that module or use a kernel with it")
 
 
 def require_root() -> None:
@@ -112,5 +144,6 @@ def _require_go() -> None:
             f"Go is not installed; install Go {wanted} or later to build Kubernetes from its modules"
         )
     version = binaries.go_version()
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_GO:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_GO:
         raise Problem(f"Go {version} is too old; install Go {wanted} or later")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import time
 from pathlib import Path
 
-from devcluster.command import run
+from devcluster.command import CommandFailed, run
 from devcluster.problem import Problem
 
 _MNT_DETACH = 2
@@ -41,30 +42,34 @@ def _unmount(point: Path) -> None:
 
 def loop_device(file: Path) -> str | None:
     """The loop device that carries this file, if one does."""
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        if backing.read_text().strip() == str(file):
-            return f"/dev/{backing.parent.parent.name}"
-    return None
+    return next((device for device, carried in _loop_devices() if carried == file), None)
 
 
 def attach(file: Path) -> str:
     return loop_device(file) or run("losetup", "--find", "--show", file).strip()
 
 
+def detach(device: str) -> None:
+    """Free a loop device; one that freed itself with its last mount is as good."""
+    with contextlib.suppress(CommandFailed):
+        run("losetup", "--detach", device)
+
+
 def detach_below(folder: Path, patience: float = 10) -> None:
     """Free every loop device whose file lies below the folder."""
     deadline = time.monotonic() + patience
-    while devices := _loop_devices_below(folder):
+    while devices := [device for device, file in _loop_devices() if folder in file.parents]:
         for device in devices:
-            run("losetup", "--detach", device)
+            detach(device)
         if time.monotonic() > deadline:
             raise Problem(f"the loop devices {', '.join(devices)} stay busy")
         time.sleep(0.02)
 
 
-def _loop_devices_below(folder: Path) -> list[str]:
-    return [
-        f"/dev/{backing.parent.parent.name}"
-        for backing in Path("/sys/block").glob("loop*/loop/backing_file")
-        if folder in Path(backing.read_text().strip().removesuffix(" (deleted)")).parents
-    ]
+def _loop_devices() -> list[tuple[str, Path]]:
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # one that goes away while we look
+            file = Path(backing.read_text().strip().removesuffix(" (deleted)"))
+            found.append((f"/dev/{backing.parent.parent.name}", file))
+    return found

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 from pathlib import Path
 
 from devcluster.addresses import RANGE, AddressPlan
-from devcluster.cgroups import group
 from devcluster.command import run
-from devcluster.places import Record, state_root
-from devcluster.problem import Problem
+from devcluster.places import Record
 
 EXCHANGE = "devcluster-exchange"
 
 
 def namespace(record: Record, node: int | None = None) -> str:
-    return group(record.name) + (f"-node{node}" if node else "")
+    return f"{record.group}.{f'node{node}' if node else 'control'}"
 
 
 def link(record: Record) -> str:
     """The name of this cluster's links on the host and in the exchange; 15 letters are the most allowed."""
-    return f"dc{hashlib.sha256(record.name.encode()).hexdigest()[:8]}"
+    return f"dc{hashlib.sha256(record.group.encode()).hexdigest()[:8]}"
 
 
 def namespace_file(name: str) -> Path:
@@ -42,6 +41,7 @@ def make(record: Record) -> None:
     for number in record.node_numbers:
         _make_node(record, number)
     _join_exchange(record)
+    _marker(record).touch()
 
 
 def is_free(plan: AddressPlan) -> bool:
@@ -53,51 +53,78 @@ def is_free(plan: AddressPlan) -> bool:
     return True
 
 
-def refuse_foreign(name: str) -> None:
-    """A namespace of this name without a record of ours belongs to somebody else: hands off."""
-    if namespace_file(group(name)).exists():
-        raise Problem(
-            f"the name {name} is in use on this machine by a cluster that {state_root()} does not know; take "
-            "another --name, or set DEVCLUSTER_STATE to the folder it was made with"
-        )
-
-
 def exists(record: Record) -> bool:
-    wanted = [namespace(record), *(namespace(record, number) for number in record.node_numbers)]
-    return all(namespace_file(name).exists() for name in wanted)
+    """Whether the network is there as a whole; after a reboot only the names of namespaces may be left."""
+    wanted = [namespace(record), *(namespace(record, number) for number in record.node_numbers), EXCHANGE]
+    return _marker(record).exists() and all(_is_alive(namespace_file(name)) for name in wanted)
+
+
+def _is_alive(file: Path) -> bool:
+    """A namespace is a mount on its name; the bare name may outlive it."""
+    return os.path.ismount(file)
+
+
+def has_remains(record: Record) -> bool:
+    return any(Path("/run/netns").glob(f"{record.group}.*"))
+
+
+def _marker(record: Record) -> Path:
+    """Written last, so that a network cut short in the making is not taken for a whole one."""
+    return record.folder / "network-is-whole"
 
 
 def remove(record: Record) -> None:
     """Take links and namespaces away; routes go with them."""
-    prefix = namespace(record)
+    _marker(record).unlink(missing_ok=True)
     # Links first: the kernel clears a deleted namespace some time later, and the links with it.
     for place in (None, namespace_file(EXCHANGE)):
-        is_there = place is None or place.exists()
+        is_there = place is None or _is_alive(place)
         if is_there and f" {link(record)}@" in run("ip", "-oneline", "link", "show", inside=place):
             run("ip", "link", "delete", link(record), inside=place)
-    for file in sorted(Path("/run/netns").glob(f"{prefix}*")):
-        if file.name == prefix or file.name.startswith(f"{prefix}-node"):
-            run("ip", "netns", "delete", file.name)
+    for file in sorted(Path("/run/netns").glob(f"{record.group}.*")):
+        _delete_namespace(file)
     exchange = namespace_file(EXCHANGE)
-    if exchange.exists() and " dc" not in run("ip", "-oneline", "link", "show", inside=exchange):
-        run("ip", "netns", "delete", EXCHANGE)
+    if exchange.exists() and not (_is_alive(exchange) and _has_links(exchange)):
+        _delete_namespace(exchange)
+
+
+def _delete_namespace(file: Path) -> None:
+    if _is_alive(file):
+        run("ip", "netns", "delete", file.name)
+    else:
+        file.unlink()
+
+
+def _has_links(exchange: Path) -> bool:
+    return " dc" in run("ip", "-oneline", "link", "show", inside=exchange)
 
 
 def _batch(lines: list[str], inside: str | None = None) -> None:
     run("ip", "-batch", "-", stdin="\n".join(lines), inside=namespace_file(inside) if inside else None)
 
 
-def _route_packets(inside: str, *, filter_bridged: bool) -> None:
-    bridged = f"net.bridge.bridge-nf-call-iptables={int(filter_bridged)}"
-    run("sysctl", "-qw", "net.ipv4.ip_forward=1", bridged, inside=namespace_file(inside))
+def _make_namespace(name: str, *, filter_bridged: bool) -> None:
+    """A namespace that routes. It must never tell a sender of a shorter way: that would bypass kube-proxy."""
+    file = namespace_file(name)
+    if not _is_alive(file):
+        file.unlink(missing_ok=True)
+        run("ip", "netns", "add", name)
+    _batch(["link set lo up"], inside=name)
+    settings = {
+        "net.ipv4.ip_forward": 1,
+        "net.ipv4.conf.all.send_redirects": 0,
+        "net.ipv4.conf.default.send_redirects": 0,
+        "net.bridge.bridge-nf-call-iptables": int(filter_bridged),
+    }
+    run("sysctl", "-qw", *(f"{key}={value}" for key, value in settings.items()), inside=file)
 
 
 def _make_control(record: Record) -> None:
     name, plan = namespace(record), record.addresses
-    run("ip", "netns", "add", name)
+    # The switch must not run what nodes say to each other through the packet filter of kube-proxy.
+    _make_namespace(name, filter_bridged=False)
     _batch(
         [
-            "link set lo up",
             "link add switch type bridge",
             "link set switch up",
             f"address add {plan.api}/24 dev switch",
@@ -107,8 +134,6 @@ def _make_control(record: Record) -> None:
         ],
         inside=name,
     )
-    # The switch must not run what nodes say to each other through the packet filter of kube-proxy.
-    _route_packets(name, filter_bridged=False)
     _batch([f"link add {link(record)} type veth peer name host netns {name}"])
     _batch(["link set host master switch up"], inside=name)
     _batch(
@@ -123,13 +148,12 @@ def _make_control(record: Record) -> None:
 
 def _make_node(record: Record, number: int) -> None:
     name, plan = namespace(record, number), record.addresses
-    run("ip", "netns", "add", name)
+    _make_namespace(name, filter_bridged=True)
     _batch([f"link add eth0 netns {name} type veth peer name node{number} netns {namespace(record)}"])
     _batch([f"link set node{number} master switch up"], inside=namespace(record))
     others = [other for other in record.node_numbers if other != number]
     _batch(
         [
-            "link set lo up",
             f"address add {plan.node(number)}/24 dev eth0",
             "link set eth0 up",
             *(f"route add {plan.node_pods(other)} via {plan.node(other)}" for other in others),
@@ -137,15 +161,11 @@ def _make_node(record: Record, number: int) -> None:
         ],
         inside=name,
     )
-    _route_packets(name, filter_bridged=True)
 
 
 def _join_exchange(record: Record) -> None:
     plan = record.addresses
-    if not namespace_file(EXCHANGE).exists():
-        run("ip", "netns", "add", EXCHANGE)
-        _batch(["link set lo up"], inside=EXCHANGE)
-        _route_packets(EXCHANGE, filter_bridged=False)
+    _make_namespace(EXCHANGE, filter_bridged=False)
     _batch(
         [f"link add {link(record)} netns {EXCHANGE} type veth peer name exchange netns {namespace(record)}"]
     )

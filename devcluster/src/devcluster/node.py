@@ -11,10 +11,10 @@ from devcluster.binaries import Binaries
 from devcluster.control_plane import proxy
 from devcluster.files import keep
 from devcluster.places import Record
-from devcluster.processes import Component, Processes
+from devcluster.processes import Component
 
 PAUSE_IMAGE = "devcluster.local/pause:1"
-CNI_PLUGINS = ("bridge", "loopback", "host-local", "portmap")
+CNI_PLUGINS = ("bridge", "host-local", "portmap")
 
 
 class Node:
@@ -27,7 +27,7 @@ class Node:
         self.folder = record.folder / self.name
         self.namespace = network.namespace_file(network.namespace(record, number))
         self.address = record.addresses.node(number)
-        self.cgroup = f"{cgroups.group(record.name)}/{self.name}"
+        self.cgroup = f"{record.group}/{self.name}"
 
     @property
     def socket(self) -> Path:
@@ -57,12 +57,30 @@ class Node:
         cgroups.end_all(self.cgroup)
         for folder in ("state", "kubelet"):
             mounts.unmount_below(self.folder / folder)
-        shutil.rmtree(self.folder / "state", ignore_errors=True)
-        shutil.rmtree(self.folder / "ipam", ignore_errors=True)
+        self._forget_outside()
+        for folder in ("state", "ipam"):
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
         self.socket.unlink(missing_ok=True)
 
-    def is_on(self, processes: Processes) -> bool:
-        return processes.pid(f"{self.name}/kubelet") is not None
+    def _forget_outside(self) -> None:
+        """What containerd and kubelet keep at places of their own choice, found by our names in it."""
+        for bundle in (self.folder / "state").glob("*.task/k8s.io/*/bootstrap.json"):
+            address = json.loads(bundle.read_text())["address"].removeprefix("unix://")
+            Path(address).unlink(missing_ok=True)
+        for result in Path("/var/lib/cni/results").glob(f"{self._network_name}-*"):
+            result.unlink(missing_ok=True)
+        for log in Path("/var/log/containers").glob("*.log"):
+            if log.is_symlink() and str(log.readlink()).startswith(f"{self.folder}/"):
+                log.unlink(missing_ok=True)
+
+    @property
+    def _network_name(self) -> str:
+        return f"{self.record.group}.{self.name}"
+
+    @property
+    def is_on(self) -> bool:
+        """A node with any process left is on: what is missing is then started beside it."""
+        return bool(cgroups.pids(self.cgroup))
 
     def _containerd_component(self, binaries: Binaries) -> Component:
         command = (binaries["containerd"], "-c", str(self.folder / "containerd.toml"))
@@ -99,7 +117,7 @@ class Node:
             },
         }
         ports = {"type": "portmap", "capabilities": {"portMappings": True}}
-        return json.dumps({"cniVersion": "1.0.0", "name": "devcluster", "plugins": [bridge, ports]})
+        return json.dumps({"cniVersion": "1.0.0", "name": self._network_name, "plugins": [bridge, ports]})
 
     def _containerd(self) -> str:
         unused = [
@@ -122,10 +140,12 @@ disabled_plugins = {json.dumps([f"io.containerd.{name}" for name in unused])}
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{self.folder / "cni-bin"}"]
     conf_dir = "{self.folder / "cni"}"
+    use_internal_loopback = true
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
       SystemdCgroup = false
+      Root = "{self.folder / "state" / "runc"}"
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]

@@ -20,16 +20,29 @@ from pathlib import Path
 from devcluster.addresses import CLUSTERS, AddressPlan
 from devcluster.problem import Problem
 
-LOCKS = Path("/run/lock/devcluster")
+DEFAULT_STATE = "/var/lib/devcluster"
+LOCKS = Path("/run/devcluster")
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 
 
 def state_root() -> Path:
-    return Path(os.environ.get("DEVCLUSTER_STATE", "/var/lib/devcluster"))
+    """Resolved, because the kernel names mounts and loop files by their real paths."""
+    return Path(os.environ.get("DEVCLUSTER_STATE") or DEFAULT_STATE).resolve()
 
 
 def cache_root() -> Path:
-    return Path(os.environ.get("DEVCLUSTER_CACHE", "/var/cache/devcluster"))
+    return Path(os.environ.get("DEVCLUSTER_CACHE") or "/var/cache/devcluster").resolve()
+
+
+def group(name: str) -> str:
+    """The name under which a cluster's cgroups, namespaces and links are known on the machine.
+
+    Clusters of another state folder have other names, so that no one ever ends another one's. The dots
+    cannot be part of a cluster's name, so that no name is the beginning of another.
+    """
+    root = state_root()
+    digest = "" if str(root) == DEFAULT_STATE else f".{hashlib.sha256(str(root).encode()).hexdigest()[:6]}"
+    return f"devcluster.{name}{digest}"
 
 
 def default_name(checkout: Path) -> str:
@@ -48,6 +61,10 @@ class Record:
     nodes: int
     kubernetes: str
     metrics: bool = False
+
+    @property
+    def group(self) -> str:
+        return group(self.name)
 
     @property
     def folder(self) -> Path:
@@ -109,9 +126,9 @@ def require_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(file: Path, busy: str | None) -> Iterator[None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as handle:
+def _locked(name: str, busy: str | None) -> Iterator[None]:
+    LOCKS.mkdir(exist_ok=True, mode=0o700)
+    with (LOCKS / name).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
@@ -121,10 +138,15 @@ def _locked(file: Path, busy: str | None) -> Iterator[None]:
 
 def registry_lock() -> contextlib.AbstractContextManager[None]:
     """Held while clusters are allotted or their shared parts change; short, so others wait for it."""
-    return _locked(LOCKS / ".registry", None)
+    return _locked("registry.lock", None)
 
 
 def cluster_lock(name: str) -> contextlib.AbstractContextManager[None]:
     """Held by `up` and `down`; a second one on the same cluster is told so at once."""
     busy = f"another `devcluster up` or `down` is at work on cluster {name}; wait for it to end"
-    return _locked(LOCKS / name, busy)
+    return _locked(f"{group(name)}.lock", busy)
+
+
+def cache_lock() -> contextlib.AbstractContextManager[None]:
+    """Held while the cache changes: checkouts build one after the other, each finds the other's work."""
+    return _locked("cache.lock", None)

@@ -18,17 +18,19 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 @dataclass(frozen=True)
 class PodName:
-    """A pod by its namespace and name, written `NAMESPACE/NAME` or `NAME`."""
+    """A pod, written `NAMESPACE/NAME` or `NAME`; `@NODE` behind it tells two of one name apart."""
 
     namespace: str
     name: str
+    node: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> PodName:
-        namespace, _, name = text.rpartition("/")
+        whole, _, node = text.partition("@")
+        namespace, _, name = whole.rpartition("/")
         if not _NAME.fullmatch(name) or (namespace and not _NAME.fullmatch(namespace)):
             raise Problem(f"{text!r} is no pod; write NAMESPACE/NAME, or NAME for one in `default`")
-        return cls(namespace or "default", name)
+        return cls(namespace or "default", name, node or None)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -49,7 +51,8 @@ class Running:
 
 def server(record: Record, binaries: Binaries, pod: PodName, container: str | None = None) -> Running:
     """The pod's server process: the container asked for, else `valkey`, else the only one."""
-    found = {item.container: item for item in _containers(record, binaries, pod, kind="container")}
+    running = _containers(record, binaries, pod, kind="container")
+    found = {item.container: item for item in running}
     if not found:
         raise Problem(f"pod {pod} has no running container on any node of cluster {record.name}")
     wanted = container or ("valkey" if "valkey" in found else None)
@@ -65,14 +68,14 @@ def sandbox(record: Record, binaries: Binaries, pod: PodName) -> Running:
     found = _containers(record, binaries, pod, kind="sandbox")
     if not found:
         raise Problem(f"pod {pod} runs on no node of cluster {record.name}")
-    return found[-1]
+    return found[0]
 
 
 def _containers(record: Record, binaries: Binaries, pod: PodName, kind: str) -> list[Running]:
-    found = []
+    found: list[Running] = []
     for number in record.node_numbers:
         node = Node(record, number)
-        if not node.socket.exists():
+        if not node.socket.exists() or pod.node not in (None, node.name):
             continue
         labels = {"io.kubernetes.pod.namespace": pod.namespace, "io.kubernetes.pod.name": pod.name,
                   "io.cri-containerd.kind": kind}  # fmt: skip
@@ -82,6 +85,9 @@ def _containers(record: Record, binaries: Binaries, pod: PodName, kind: str) -> 
         found += [
             Running(node, _container_name(node, binaries, key), running[key]) for key in ids if key in running
         ]
+    nodes = sorted({item.node.name for item in found})
+    if len(nodes) > 1:
+        raise Problem(f"{pod} runs on {' and '.join(nodes)} at once; say which one: {pod}@{nodes[0]}")
     return found
 
 

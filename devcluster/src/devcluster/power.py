@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from devcluster import images
 from devcluster.binaries import Binaries
 from devcluster.node import Node
@@ -12,13 +14,19 @@ from devcluster.waiting import until
 def start_runtime(node: Node, binaries: Binaries) -> list[Component]:
     """Start containerd and give it the pause image; returns what else the node runs."""
     processes = Processes(node.record)
-    if not node.is_on(processes):
+    if not node.is_on:
         node.cut_power()
     runtime, *rest = node.components(binaries)
     processes.start(runtime)
-    until(node.socket.exists, f"the start of containerd on {node.name}", 30)
+    until(lambda: _answers(node, processes), f"the start of containerd on {node.name}", 30)
     images.load_pause(node, binaries)
     return rest
+
+
+def _answers(node: Node, processes: Processes) -> bool:
+    processes.require_running(f"{node.name}/containerd")
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(node.socket)) == 0
 
 
 def start_rest(rest: list[Component], processes: Processes) -> None:

@@ -47,11 +47,10 @@ class Processes:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._group = cgroups.group(record.name)
+        self._group = record.group
 
     def namespace(self, place: str) -> Path:
-        suffix = "" if place == "control" else f"-{place}"
-        return Path(f"/run/netns/{self._group}{suffix}")
+        return Path(f"/run/netns/{self._group}.{place}")
 
     def cgroup(self, name: str) -> str:
         return f"{self._group}/{name}"
@@ -79,8 +78,10 @@ class Processes:
         enter = ("nsenter", f"--net={self.namespace(component.place)}")
         launched = subprocess.run(
             ["sh", "-c", _LAUNCH, "sh", *enter, *component.command],
-            env=surroundings, stdout=subprocess.PIPE, text=True, check=True,
+            env=surroundings, stdout=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
+        if launched.returncode:
+            raise Problem(f"{component.name} could not be started in {self.cgroup(component.name)}")
         self._pid_file(component.name).write_text(launched.stdout.strip())
 
     def pid(self, name: str) -> int | None:

@@ -20,7 +20,7 @@ def listing() -> str:
         return "no cluster exists on this machine; `devcluster up` makes one"
     rows = [("NAME", "KUBERNETES", "NODES", "ADDRESSES", "MEMORY")]
     for record in records:
-        memory = cgroups.memory_bytes(cgroups.group(record.name)) // MIB
+        memory = cgroups.memory_bytes(record.group) // MIB
         api = f"{record.addresses.api}…"
         rows.append((record.name, record.kubernetes, str(record.nodes), api, f"{memory} MiB"))
     return table(rows)

@@ -14,12 +14,14 @@ import threading
 import time
 
 from devcluster import volumes
-from devcluster.api import Api, ApiError, Json
+from devcluster.api import Api, ApiError, Json, Unreachable
 from devcluster.places import Record, load_record
 from devcluster.problem import Problem
 from devcluster.quantity import parse_bytes
 
 PROVISIONER = "devcluster.local/volume"
+# On a claim: its volume does not grow until the annotation is taken away, as with a back end that cannot.
+REFUSE_GROWTH = "devcluster.local/refuse-growth"
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 log = logging.getLogger("storage")
@@ -69,6 +71,8 @@ class Storage:
         volume = self._api.get(f"{VOLUMES}/{name}")
         if _provisioner(volume) != PROVISIONER:
             return
+        if REFUSE_GROWTH in claim["metadata"].get("annotations", {}):
+            raise Problem(f"growing {name} is refused by the annotation {REFUSE_GROWTH}")
         volumes.grow(self._record, name, parse_bytes(wanted))
         self._api.patch(f"{VOLUMES}/{name}", {"spec": {"capacity": {"storage": wanted}}})
         path = f"/api/v1/namespaces/{claim['metadata']['namespace']}/persistentvolumeclaims"
@@ -82,8 +86,9 @@ class Storage:
         if _provisioner(volume) != PROVISIONER or not released or policy != "Delete":
             return
         name = volume["metadata"]["name"]
-        self._api.delete(f"{VOLUMES}/{name}")
+        # The volume's object goes last: while it is there, a removal cut short is tried again.
         volumes.remove(self._record, name)
+        self._api.delete(f"{VOLUMES}/{name}")
         log.info("removed %s", name)
 
     def tell(self, thing: Json, message: str) -> None:
@@ -150,7 +155,7 @@ def _follow(api: Api, path: str, into: queue.Queue[str]) -> None:
                 meta = event["object"]["metadata"]
                 place = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
                 into.put(f"/api/v1{place}/{path.rsplit('/', 1)[1]}/{meta['name']}")
-        except (OSError, ApiError) as error:
+        except (Unreachable, ApiError) as error:
             log.warning("watching %s: %s", path, error)
             time.sleep(0.2)
 
@@ -161,16 +166,22 @@ def serve(record: Record) -> None:
     changed: queue.Queue[str] = queue.Queue()
     for path in (CLAIMS, VOLUMES):
         threading.Thread(target=_follow, args=(api, path, changed), daemon=True).start()
+    failed: dict[str, str] = {}  # what went wrong, by path: told once, tried again until it goes well
     while True:
-        path = changed.get()
-        if not _settle(api, storage, path):
-            again = threading.Timer(2, changed.put, [path])
-            again.daemon = True
-            again.start()
+        try:
+            paths = {changed.get(timeout=2 if failed else None)}
+        except queue.Empty:
+            paths = set(failed)
+        for path in paths:
+            problem = _settle(api, storage, path, failed.get(path))
+            if problem:
+                failed[path] = problem
+            else:
+                failed.pop(path, None)
 
 
-def _settle(api: Api, storage: Storage, path: str) -> bool:
-    """Deal with one object as it is now; False asks for another try later."""
+def _settle(api: Api, storage: Storage, path: str, known_problem: str | None) -> str | None:
+    """Deal with one object as it is now; returns what went wrong."""
     thing: Json | None = None
     try:
         thing = api.get(path)
@@ -178,23 +189,21 @@ def _settle(api: Api, storage: Storage, path: str) -> bool:
             storage.see_claim(thing)
         else:
             storage.see_volume(thing)
-    except ApiError as error:
-        if error.code == 404:
-            return True
-        log.warning("%s: %s", path, error)
     except (Problem, OSError) as error:
-        log.warning("%s: %s", path, error)
-        if thing:
-            _tell_quietly(storage, thing, str(error))
-    else:
-        return True
-    return False
+        if isinstance(error, ApiError) and error.code == 404:
+            return None
+        if str(error) != known_problem:
+            log.warning("%s: %s", path, error)
+            if thing and not isinstance(error, Unreachable):
+                _tell(storage, thing, str(error))
+        return str(error)
+    return None
 
 
-def _tell_quietly(storage: Storage, thing: Json, message: str) -> None:
+def _tell(storage: Storage, thing: Json, message: str) -> None:
     try:
         storage.tell(thing, message)
-    except (Problem, OSError) as error:
+    except Problem as error:
         log.warning("the event about %s was not taken: %s", _key(thing), error)
 
 

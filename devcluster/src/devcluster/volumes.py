@@ -67,7 +67,7 @@ def remove(record: Record, volume: str) -> None:
     mounts.unmount_below(mount_point(record, volume))
     device = mounts.loop_device(_file(record, volume))
     if device:
-        run("losetup", "--detach", device)
+        mounts.detach(device)
     _file(record, volume).unlink(missing_ok=True)
     shutil.rmtree(mount_point(record, volume), ignore_errors=True)
 

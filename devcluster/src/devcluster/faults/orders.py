@@ -139,13 +139,18 @@ class Faults:
     def heal_all(self) -> list[Fault]:
         """Undo everything, the newest first."""
         faults = list(reversed(self.active()))
+        problems = []
         for fault in faults:
-            self.heal(fault)
+            try:
+                self.heal(fault)
+            except Problem as problem:
+                problems.append(f"{fault}: {problem}")
+        if problems:
+            raise Problem(f"these faults are not healed: {'; '.join(problems)}")
         return faults
 
     def settle_before_start(self) -> None:
         """For `up`, from any state: it starts what was stopped, so those faults are only forgotten."""
-        volumes.mount_all(self._record)
         for fault in self.active():
             if fault.kind in ("stop", "stop-node"):
                 self._ledger.remove(fault)

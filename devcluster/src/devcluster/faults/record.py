@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,12 +42,28 @@ class Ledger:
         self._folder = folder
 
     def add(self, kind: str, target: str, detail: dict[str, str], on_exit: Callable[[Fault], None]) -> Fault:
+        """Numbers are never used twice, and a record appears whole or not at all."""
         self._folder.mkdir(exist_ok=True)
-        number = max([int(fault.id[1:]) for fault in self.all()], default=0) + 1
-        fault = Fault(f"f{number}", kind, target, detail, on_exit)
-        stored = {key: value for key, value in asdict(fault).items() if key != "on_exit"}
-        (self._folder / f"{fault.id}.json").write_text(json.dumps(stored))
-        return fault
+        for number in itertools.count(self._last() + 1):
+            fault = Fault(f"f{number}", kind, target, detail, on_exit)
+            arriving = self._folder / f".{os.getpid()}.new"
+            stored = {key: value for key, value in asdict(fault).items() if key != "on_exit"}
+            arriving.write_text(json.dumps(stored))
+            try:
+                os.link(arriving, self._folder / f"{fault.id}.json")
+            except FileExistsError:
+                continue
+            finally:
+                arriving.unlink()
+            (self._folder / "last").write_text(str(number))
+            return fault
+        raise AssertionError("numbers do not end")
+
+    def _last(self) -> int:
+        try:
+            return int((self._folder / "last").read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
 
     def all(self) -> list[Fault]:
         found = [Fault(**json.loads(file.read_text())) for file in self._folder.glob("f*.json")]
