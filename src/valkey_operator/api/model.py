@@ -1,0 +1,128 @@
+"""The base of every type of the API, and the marks that a CRD needs beyond a JSON schema.
+
+A type says what it means where it stands: the text under a field is its description, `Rule`s are CEL that the
+API server checks by itself. Fields are snake_case here and camelCase on the wire. A field that is not set is
+None, and only None: defaults come from the layering, because a default in the schema would beat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+RULES = "x-kubernetes-validations"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A CEL rule and the sentence with which the API server refuses what breaks it.
+
+    `message` may be a CEL expression that yields the sentence (`is_expression`), to name the value it refuses.
+    """
+
+    rule: str
+    message: str
+    is_expression: bool = False
+    field_path: str | None = None
+    optional_old_self: bool = False
+
+    def as_schema(self) -> dict[str, str | bool]:
+        schema: dict[str, str | bool] = {"rule": self.rule}
+        schema["messageExpression" if self.is_expression else "message"] = self.message
+        if self.field_path:
+            schema["fieldPath"] = self.field_path
+        if self.optional_old_self:
+            schema["optionalOldSelf"] = True
+        return schema
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return with_rules(handler(core), [self])
+
+
+def with_rules(schema: JsonSchemaValue, rules: list[Rule]) -> JsonSchemaValue:
+    return {**schema, RULES: [*schema.get(RULES, []), *(rule.as_schema() for rule in rules)]}
+
+
+@dataclass(frozen=True, eq=False)  # hashed by identity: unions of types need that
+class Marks:
+    """Schema keywords that JSON schema has no words for, put on a field as they are."""
+
+    keywords: Mapping[str, Any]
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(core), **self.keywords}
+
+
+def list_map(*keys: str) -> Marks:
+    """A list whose items are known by these fields, so that two managers can each own some of them."""
+    return Marks({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
+
+
+LIST_SET = Marks({"x-kubernetes-list-type": "set"})
+LIST_ATOMIC = Marks({"x-kubernetes-list-type": "atomic"})
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+
+
+class Model(BaseModel):
+    """A part of the API. `rules` are checked on the object as a whole."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        reference = handler(core)
+        schema = handler.resolve_ref_schema(reference)
+        if cls.rules:
+            schema.update(with_rules(schema, list(cls.rules)))
+        return reference
+
+    def dump(self) -> dict[str, Any]:
+        """As it goes over the wire: only what is set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+QUANTITY = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+Quantity = Annotated[
+    str | int,
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": QUANTITY, **INT_OR_STRING}
+    ),
+]
+"""An amount as the core API writes it: 500m, 2, 10Gi."""
+
+Duration = Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m|h))+$", max_length=32)]
+"""A time span such as 5s, 500ms or 1h30m."""
+
+Validity = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(m|h|d|mo|y)$", max_length=8)]
+"""How long a certificate is valid: a number and m, h, d, mo or y, such as 90d."""
+
+Cron = Annotated[str, Field(pattern=r"^(\S+)( \S+){4}$", max_length=100, examples=["0 4 * * 6,0"])]
+"""Five cron fields, in UTC."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]
+"""The name of an object: lower-case letters, digits and dashes."""
+
+SubdomainName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=253)
+]
+"""The name of a Secret, ConfigMap or StorageClass."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Strings = Annotated[dict[str, str], Field(max_length=64)]
