@@ -36,8 +36,8 @@ class AclUser(Model):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!(self.name in ['valkey-operator', 'valkey-replication', 'valkey-exporter', 'valkey-sentinel'])",
-            "'the user ' + self.name + ' is the operator\\'s own; choose another name'",
-            is_expression=True,
+            "the user %s is the operator's own; choose another name",
+            ("self.name",),
             field_path=".name",
         ),
         Rule(

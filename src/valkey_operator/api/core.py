@@ -323,5 +323,6 @@ class PodSecurityContext(Model):
 
 
 IntOrString = Annotated[
-    int | str, WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], **INT_OR_STRING})
+    int | str,
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], "maxLength": 64, **INT_OR_STRING}),
 ]

@@ -95,8 +95,8 @@ class ValkeyClusterSpec(Server):
         *Server.rules,
         Rule(
             "self.shards * (self.replicas < 1 ? 1 : self.replicas) <= 1000",
-            "'shards times replicas is ' + string(self.shards * self.replicas) + '; a cluster has at most 1000 pods'",
-            is_expression=True,
+            "shards times replicas is %d; a cluster has at most 1000 pods",
+            ("self.shards * self.replicas",),
             field_path=".shards",
         ),
     )
@@ -158,8 +158,8 @@ class SentinelSettings(Model):
     rules: ClassVar[tuple[Rule, ...]] = tuple(
         Rule(
             f"!has(self.{field}) || string(self.{field}).matches('^[1-9][0-9]{{0,8}}$')",
-            f"'{field} is ' + string(self.{field}) + '; it must be a whole number from 1 to 999999999'",
-            is_expression=True,
+            f"{field} is %s; it must be a whole number from 1 to 999999999",
+            (f"self.{field}",),
             field_path=f".{field}",
         )
         for field in ("downAfterMilliseconds", "failoverTimeout", "parallelSyncs")
@@ -192,8 +192,8 @@ class ValkeySpec(Server):
         *Server.rules,
         Rule(
             "!has(self.sentinel) || self.replicas == 0 || self.replicas >= 2",
-            "'replicas is ' + string(self.replicas) + '; with sentinel it is 0 (suspended) or at least 2'",
-            is_expression=True,
+            "replicas is %d; with sentinel it is 0 (suspended) or at least 2",
+            ("self.replicas",),
             field_path=".replicas",
         ),
     )
@@ -297,9 +297,8 @@ class SentinelSpec(Workload):
         *Workload.rules,
         Rule(
             "!has(self.quorum) || self.quorum <= self.replicas",
-            "'quorum is ' + string(self.quorum) + ' of ' + string(self.replicas)"
-            " + ' Sentinels; it must be from 1 to replicas'",
-            is_expression=True,
+            "quorum is %d of %d Sentinels; it must be from 1 to replicas",
+            ("self.quorum", "self.replicas"),
             field_path=".quorum",
         ),
     )

@@ -74,32 +74,31 @@ def _name_fits(longest: int, made: str) -> Rule:
     """Names are made from the deployment's own; the longest of them must fit a DNS label of 63 letters."""
     return Rule(
         f"size(self.metadata.name) <= {longest}",
-        f"'the name ' + self.metadata.name + ' is too long: {made} must fit 63 letters, so use at most {longest}'",
-        is_expression=True,
+        f"the name %s is too long: {made} must fit 63 letters, so use at most {longest}",
+        ("self.metadata.name",),
     )
 
 
-def _pinned(spec: str, status: str) -> Rule:
+def _pinned(field: str) -> Rule:
     """What the layering gave at creation cannot be overridden later, although the spec did not say it."""
-    parts = spec.split(".")
-    given = " && ".join(f"has(self.spec.{'.'.join(parts[: i + 1])})" for i in range(len(parts)))
-    kept = status.split(".")
-    known = " && ".join(f"has(self.status.pinned.{'.'.join(kept[: i + 1])})" for i in range(len(kept)))
+    parts = field.split(".")
+    paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    given = " && ".join(f"has(self.spec.{path})" for path in paths)
+    known = " && ".join(f"has(self.status.pinned.{path})" for path in paths)
     return Rule(
         f"!({given} && has(self.status) && has(self.status.pinned) && {known}) || "
-        f"self.spec.{spec} == self.status.pinned.{status}",
-        f"'{spec} is ' + string(self.spec.{spec}) + '; it was ' + string(self.status.pinned.{status})"
-        " + ' at creation and cannot be changed'",
-        is_expression=True,
-        field_path=f".spec.{spec}",
+        f"self.spec.{field} == self.status.pinned.{field}",
+        f"{field} is %s; it was %s at creation and cannot be changed",
+        (f"self.spec.{field}", f"self.status.pinned.{field}"),
+        field_path=f".spec.{field}",
     )
 
 
-PINNED_WORKLOAD = (_pinned("podManagementType", "podManagementType"),)
+PINNED_WORKLOAD = (_pinned("podManagementType"),)
 PINNED = (
     *PINNED_WORKLOAD,
-    _pinned("persistence.enabled", "persistence.enabled"),
-    _pinned("persistence.storageClassName", "persistence.storageClassName"),
+    _pinned("persistence.enabled"),
+    _pinned("persistence.storageClassName"),
 )
 
 KINDS = (
@@ -248,8 +247,8 @@ KINDS = (
         rules=(
             Rule(
                 "self.metadata.name == 'defaults'",
-                "'the name is ' + self.metadata.name + '; defaults count only under the name defaults'",
-                is_expression=True,
+                "the name is %s; defaults count only under the name defaults",
+                ("self.metadata.name",),
             ),
         ),
     ),

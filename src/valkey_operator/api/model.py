@@ -23,22 +23,24 @@ RULES = "x-kubernetes-validations"
 class Rule:
     """A CEL rule and the sentence with which the API server refuses what breaks it.
 
-    `message` may be a CEL expression that yields the sentence (`is_expression`), to name the value it refuses.
+    `values` are CEL expressions that fill the %s and %d of the sentence, to name what is refused. They are put in
+    by `format`: the API server takes text joined with + for unbounded and refuses the rule as too costly.
     """
 
     rule: str
     message: str
-    is_expression: bool = False
+    values: tuple[str, ...] = ()
     field_path: str | None = None
-    optional_old_self: bool = False
 
-    def as_schema(self) -> dict[str, str | bool]:
-        schema: dict[str, str | bool] = {"rule": self.rule}
-        schema["messageExpression" if self.is_expression else "message"] = self.message
+    def as_schema(self) -> dict[str, str]:
+        schema = {"rule": self.rule}
+        if self.values:
+            text = self.message.replace("\\", "\\\\").replace("'", "\\'")
+            schema["messageExpression"] = f"'{text}'.format([{', '.join(self.values)}])"
+        else:
+            schema["message"] = self.message
         if self.field_path:
             schema["fieldPath"] = self.field_path
-        if self.optional_old_self:
-            schema["optionalOldSelf"] = True
         return schema
 
     def __get_pydantic_json_schema__(
@@ -102,7 +104,12 @@ QUANTITY = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 Quantity = Annotated[
     str | int,
     WithJsonSchema(
-        {"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": QUANTITY, **INT_OR_STRING}
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": QUANTITY,
+            "maxLength": 64,
+            **INT_OR_STRING,
+        }
     ),
 ]
 """An amount as the core API writes it: 500m, 2, 10Gi."""

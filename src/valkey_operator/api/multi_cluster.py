@@ -57,8 +57,8 @@ class ValkeyMultiClusterSpec(Model):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "self.sites.exists(site, site.name == self.primarySite)",
-            "'primarySite is ' + self.primarySite + ', which is not one of sites'",
-            is_expression=True,
+            "primarySite is %s, which is not one of sites",
+            ("self.primarySite",),
             field_path=".primarySite",
         ),
         Rule(

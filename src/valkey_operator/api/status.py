@@ -59,14 +59,14 @@ class PinnedPersistence(Model):
     enabled: bool
     """Whether servers have volumes."""
 
-    storage_class_name: str | None = None
+    storage_class_name: ShortText | None = None
     """The storage class asked for."""
 
 
 class Pinned(Model):
     """What the layering gave at creation for fields that cannot be changed."""
 
-    pod_management_type: str | None = None
+    pod_management_type: ShortText | None = None
     """What runs each pod."""
 
     persistence: PinnedPersistence | None = None

@@ -74,16 +74,15 @@ class Persistence(Model):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "!has(self.size) || (quantity(string(self.size)).isGreaterThan(quantity('0')))",
-            "'size is ' + string(self.size) + '; a volume needs more than 0'",
-            is_expression=True,
+            "size is %s; a volume needs more than 0",
+            ("self.size",),
             field_path=".size",
         ),
         Rule(
             "!has(self.size) || !has(oldSelf.size) || "
             "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-            "'size cannot shrink from ' + string(oldSelf.size) + ' to ' + string(self.size)"
-            " + '; volumes only grow'",
-            is_expression=True,
+            "size cannot shrink from %s to %s; volumes only grow",
+            ("oldSelf.size", "self.size"),
             field_path=".size",
         ),
         Rule(
