@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from valkey_operator.api.drafts import refusal
 from valkey_operator.api.kinds import CATEGORY, GROUP, VERSION, Column, Kind
 from valkey_operator.api.model import INT_OR_STRING, RULES, Model
 
@@ -128,6 +129,9 @@ def _version(kind: Kind) -> Schema:
 
 def _root(kind: Kind) -> Schema:
     spec, status = structural(kind.spec), structural(kind.status)
+    for name, draft in kind.drafts.items():
+        spec["properties"][name] = draft.as_schema()
+        spec.setdefault(RULES, []).append(refusal(name, draft).as_schema())
     root: Schema = {
         "type": "object",
         "description": kind.text,

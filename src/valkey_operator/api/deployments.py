@@ -15,21 +15,6 @@ Zone = Annotated[str, Field(min_length=1, max_length=63)]
 Zones = Annotated[list[Zone], LIST_SET, Field(min_length=1, max_length=16)]
 NodeLabel = Annotated[str, Field(min_length=1, max_length=317)]
 
-DRAFT_FIELDS = {
-    "masterCount": "shards",
-    "masters": "shards",
-    "replicasPerMaster": "replicas (which counts the primary too)",
-    "clusterType": "the kind itself",
-    "valkeyImage": "image",
-    "sidecarImage": "sidecar.image",
-    "pvc": "persistence",
-    "backup": "persistence.rdb and persistence.aof",
-    "acl": "auth.acl or auth.aclRef",
-    "clusterPassword": "auth",
-    "operatorMtls": "sidecar.mtls",
-}
-"""Fields of early drafts of this API; listed so that the API server refuses them instead of dropping them."""
-
 
 class AzDistribution(Model):
     """Which zones shards live in."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from valkey_operator.api import (
     auth,
@@ -14,6 +15,7 @@ from valkey_operator.api import (
     operations,
     tls,
 )
+from valkey_operator.api.drafts import DRAFTS, Draft
 from valkey_operator.api.model import Model, Rule
 from valkey_operator.api.status import Status
 
@@ -53,6 +55,7 @@ class Kind:
     plural: str = ""
     scale: Scale | None = None
     rules: tuple[Rule, ...] = ()
+    drafts: Mapping[str, Draft] = field(default_factory=dict)
 
     @property
     def plural_name(self) -> str:
@@ -122,6 +125,7 @@ KINDS = (
         "A sharded Valkey cluster: shards times replicas pods, 16384 slots.",
         scale=Scale(".spec.shards", ".status.totalShards"),
         rules=(_name_fits(48, "<name>-<shard>-<index> and what hangs on it"), *PINNED),
+        drafts=DRAFTS,
     ),
     Kind(
         "Valkey",

@@ -82,6 +82,7 @@ class Model(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
+        defer_build=True,
         frozen=True,
         use_attribute_docstrings=True,
     )

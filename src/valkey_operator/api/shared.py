@@ -244,3 +244,17 @@ class Server(Workload):
 
     read_service: ReadService | None = None
     """A Service over replicas only."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *Workload.rules,
+        *(
+            Rule(
+                f"!has(oldSelf.persistence) || !has(oldSelf.persistence.{field}) || (has(self.persistence) && "
+                f"has(self.persistence.{field}) && self.persistence.{field} == oldSelf.persistence.{field})",
+                f"persistence.{field} cannot be changed after creation; make a new deployment and restore a "
+                "backup into it",
+                field_path=f".persistence.{field}",
+            )
+            for field in ("enabled", "storageClassName")
+        ),
+    )

@@ -85,15 +85,4 @@ class Persistence(Model):
             ("oldSelf.size", "self.size"),
             field_path=".size",
         ),
-        Rule(
-            "!has(oldSelf.enabled) || (has(self.enabled) && self.enabled == oldSelf.enabled)",
-            "enabled cannot be changed after creation; make a new deployment and restore a backup into it",
-            field_path=".enabled",
-        ),
-        Rule(
-            "!has(oldSelf.storageClassName) || "
-            "(has(self.storageClassName) && self.storageClassName == oldSelf.storageClassName)",
-            "storageClassName cannot be changed after creation; make a new deployment and restore a backup into it",
-            field_path=".storageClassName",
-        ),
     )
