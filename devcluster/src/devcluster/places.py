@@ -147,6 +147,11 @@ def cluster_lock(name: str) -> contextlib.AbstractContextManager[None]:
     return _locked(f"{group(name)}.lock", busy)
 
 
+def kubelet_lock() -> contextlib.AbstractContextManager[None]:
+    """Held while a kubelet starts: all of the machine take turns at one socket with a fixed path."""
+    return _locked("kubelet.lock", None)
+
+
 def cache_lock() -> contextlib.AbstractContextManager[None]:
     """Held while the cache changes: checkouts build one after the other, each finds the other's work."""
     return _locked("cache.lock", None)
