@@ -47,7 +47,7 @@ def test_every_field_is_explained(kind: Kind) -> None:
 
 
 def test_kubectl_explains_a_field_in_our_words(crds: Cluster) -> None:
-    shown = crds.kubectl("explain", "valkeycluster.spec.persistence.size")
+    shown = " ".join(crds.kubectl("explain", "valkeycluster.spec.persistence.size").split())
     assert "May grow where the storage class allows it, never shrink." in shown
 
 

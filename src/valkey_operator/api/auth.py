@@ -7,10 +7,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from valkey_operator.api.core import KeyReference, LocalReference
-from valkey_operator.api.model import Duration, Model, Rule, SubdomainName, list_map
+from valkey_operator.api.model import Duration, Matches, Model, Rule, SubdomainName, list_map
 from valkey_operator.api.status import LongText, ShortText, Status
 
-UserName = Annotated[str, Field(pattern=r"^[^\s#]+$", min_length=1, max_length=128)]
+UserName = Annotated[
+    str, Field(max_length=128), Matches(r"^[^\s#]+$", "the name of a user: leave out spaces and #")
+]
 SYSTEM_USERS = ("valkey-operator", "valkey-replication", "valkey-exporter", "valkey-sentinel")
 
 

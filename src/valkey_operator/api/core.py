@@ -14,6 +14,7 @@ from pydantic import Field, WithJsonSchema
 from valkey_operator.api.model import (
     INT_OR_STRING,
     LIST_ATOMIC,
+    Matches,
     Model,
     Quantity,
     Rule,
@@ -21,6 +22,12 @@ from valkey_operator.api.model import (
     SubdomainName,
     list_map,
 )
+
+KeyName = Annotated[
+    str,
+    Field(max_length=253),
+    Matches(r"^[-._a-zA-Z0-9]+$", "a key: use letters, digits, dashes, dots and underscores"),
+]
 
 
 class LocalReference(Model):
@@ -36,7 +43,7 @@ class KeyReference(Model):
     name: SubdomainName
     """The object's name."""
 
-    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", min_length=1, max_length=253)]
+    key: KeyName
     """The key in it."""
 
 

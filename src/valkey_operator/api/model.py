@@ -7,14 +7,15 @@ None, and only None: defaults come from the layering, because a default in the s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 RULES = "x-kubernetes-validations"
 
@@ -51,6 +52,29 @@ class Rule:
 
 def with_rules(schema: JsonSchemaValue, rules: list[Rule]) -> JsonSchemaValue:
     return {**schema, RULES: [*schema.get(RULES, []), *(rule.as_schema() for rule in rules)]}
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Text of a certain form. Refused with words about the form, where `pattern` would show a regular expression."""
+
+    pattern: str
+    form: str  # completes "… is not"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, text: str) -> str:
+        if not re.search(self.pattern, text, re.ASCII):
+            raise ValueError(f"{text} is not {self.form}")
+        return text
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return with_rules(
+            handler(core), [Rule(f"self.matches(r'{self.pattern}')", f"%s is not {self.form}", ("self",))]
+        )
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: unions of types need that
@@ -115,22 +139,34 @@ Quantity = Annotated[
 ]
 """An amount as the core API writes it: 500m, 2, 10Gi."""
 
-Duration = Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m|h))+$", max_length=32)]
-"""A time span such as 5s, 500ms or 1h30m."""
-
-Validity = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(m|h|d|mo|y)$", max_length=8)]
-"""How long a certificate is valid: a number and m, h, d, mo or y, such as 90d."""
-
-Cron = Annotated[str, Field(pattern=r"^(\S+)( \S+){4}$", max_length=100, examples=["0 4 * * 6,0"])]
-"""Five cron fields, in UTC."""
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]
-"""The name of an object: lower-case letters, digits and dashes."""
-
-SubdomainName = Annotated[
-    str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", min_length=1, max_length=253)
+Duration = Annotated[
+    str, Field(max_length=32), Matches(r"^([0-9]+(ms|s|m|h))+$", "a time span such as 5s, 500ms or 1h30m")
 ]
-"""The name of a Secret, ConfigMap or StorageClass."""
-
+Validity = Annotated[
+    str,
+    Field(max_length=8),
+    Matches(r"^[1-9][0-9]{0,4}(m|h|d|mo|y)$", "a validity: write a number and m, h, d, mo or y, such as 90d"),
+]
+Cron = Annotated[
+    str,
+    Field(max_length=100),
+    Matches(r"^\S+( \S+){4}$", "a cron time of five fields in UTC, such as 0 4 * * 6,0"),
+]
+Name = Annotated[
+    str,
+    Field(max_length=63),
+    Matches(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "the name of an object: use lower-case letters, digits and dashes, a letter or digit first and last",
+    ),
+]
+SubdomainName = Annotated[
+    str,
+    Field(max_length=253),
+    Matches(
+        r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        "the name of an object: use lower-case letters, digits, dashes and dots, a letter or digit first and last",
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Strings = Annotated[dict[str, str], Field(max_length=64)]

@@ -8,12 +8,30 @@ from pydantic import Field
 
 from valkey_operator.api.certificates import DeploymentReference
 from valkey_operator.api.core import KeyReference, LocalReference
-from valkey_operator.api.model import Cron, Duration, Model, Name, Quantity, Rule, SubdomainName, list_map
+from valkey_operator.api.model import (
+    Cron,
+    Duration,
+    Matches,
+    Model,
+    Name,
+    Quantity,
+    Rule,
+    SubdomainName,
+    list_map,
+)
 from valkey_operator.api.shared import Image
 from valkey_operator.api.status import LongText, ShortText, Status, Time
 
 Prefix = Annotated[str, Field(max_length=512)]
 Bucket = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+Version = Annotated[
+    str, Field(max_length=32), Matches(r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", "a version such as 9.1 or 9.1.0")
+]
+Url = Annotated[
+    str, Field(max_length=512), Matches(r"^https?://\S+$", "an address such as https://store.example:9000")
+]
 
 
 class ValkeyUpgradeSpec(Model):
@@ -22,7 +40,7 @@ class ValkeyUpgradeSpec(Model):
     cluster_ref: DeploymentReference
     """The deployment to upgrade."""
 
-    target_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", max_length=32)] | None = None
+    target_version: Version | None = None
     """The version to go to, such as 9.1.0; replaces the tag of the current image."""
 
     image: Image | None = None
@@ -90,7 +108,7 @@ class S3Store(Model):
     region: ShortText | None = None
     """The region."""
 
-    endpoint: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=512)] | None = None
+    endpoint: Url | None = None
     """The address, for stores other than Amazon's."""
 
     force_path_style: bool | None = None

@@ -19,6 +19,7 @@ from valkey_operator.api.model import (
     LIST_ATOMIC,
     Cron,
     Duration,
+    Matches,
     Model,
     Port,
     Rule,
@@ -30,7 +31,11 @@ from valkey_operator.api.storage import Persistence
 from valkey_operator.api.tls import RotateBeforePercent, Tls
 
 Image = Annotated[
-    str, Field(pattern=r"^[^\s@]+(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?$", min_length=1, max_length=512)
+    str,
+    Field(max_length=512),
+    Matches(
+        r"^[^\s@]+(@sha256:[0-9a-f]{64})?$", "an image such as valkey/valkey:9.1, with or without @sha256:…"
+    ),
 ]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 PullSecrets = Annotated[list[LocalReference], list_map("name"), Field(max_length=16)]

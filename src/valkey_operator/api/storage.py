@@ -6,9 +6,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from valkey_operator.api.model import LIST_ATOMIC, Model, Quantity, Rule, SubdomainName
+from valkey_operator.api.model import LIST_ATOMIC, Matches, Model, Quantity, Rule, SubdomainName
 
-Size = Annotated[str, Field(pattern=r"^[1-9][0-9]*(b|k|kb|m|mb|g|gb)?$", max_length=16)]
+Size = Annotated[
+    str,
+    Field(max_length=16),
+    Matches(r"^[1-9][0-9]*(b|k|kb|m|mb|g|gb)?$", "a size as Valkey writes it, such as 64mb"),
+]
 
 
 class SavePoint(Model):

@@ -6,12 +6,28 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from valkey_operator.api.core import KeyReference, LocalReference
-from valkey_operator.api.model import LIST_SET, Cron, Duration, Model, Port, Rule, SubdomainName, Validity
+from valkey_operator.api.core import KeyName, KeyReference, LocalReference
+from valkey_operator.api.model import (
+    LIST_SET,
+    Cron,
+    Duration,
+    Matches,
+    Model,
+    Port,
+    Rule,
+    SubdomainName,
+    Validity,
+)
 
 Protocol = Literal["TLSv1.2", "TLSv1.3"]
 RotateBeforePercent = Annotated[int, Field(ge=66, le=80)]
-SecretKey = Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+
+
+TlsProtocols = Annotated[
+    str,
+    Field(max_length=32),
+    Matches(r"^TLSv1\.[23]( TLSv1\.[23])?$", "a list of TLS versions such as TLSv1.2 TLSv1.3"),
+]
 
 
 class IssuerReference(Model):
@@ -42,13 +58,13 @@ class Tls(Model):
     issuer_ref: IssuerReference | None = None
     """An issuer of cert-manager that makes the certificates. Without any of the three, the operator's own CA does."""
 
-    cert_key: SecretKey | None = None
+    cert_key: KeyName | None = None
     """The key of the certificate in the Secret; default tls.crt."""
 
-    key_key: SecretKey | None = None
+    key_key: KeyName | None = None
     """The key of the private key in the Secret; default tls.key."""
 
-    ca_key: SecretKey | None = None
+    ca_key: KeyName | None = None
     """The key of the CA in the Secret; default ca.crt."""
 
     client_auth: Literal["none", "request", "require"] | None = None
@@ -185,7 +201,7 @@ class TlsPolicySpec(Model):
     tls_ciphers: Annotated[str, Field(max_length=2048)] | None = None
     """Ciphers for TLS 1.2, as OpenSSL writes them."""
 
-    tls_protocols: Annotated[str, Field(pattern=r"^TLSv1\.[23]( TLSv1\.[23])?$", max_length=32)] | None = None
+    tls_protocols: TlsProtocols | None = None
     """Versions of TLS, such as "TLSv1.2 TLSv1.3" (default)."""
 
     tls_dh_params_file: ValueSource | None = None
