@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tools import reference
 from valkey_operator.api.crd import definition
 from valkey_operator.api.kinds import KINDS
 
@@ -31,11 +32,12 @@ class _Dumper(yaml.SafeDumper):
 def generated() -> dict[Path, str]:
     """Every generated file and its content."""
     crds = ROOT / "deploy" / "crds"
-    return {
+    files = {
         crds / f"{kind.plural_name}.yaml": NOTE
         + yaml.dump(definition(kind), Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
         for kind in KINDS
     }
+    return {**files, ROOT / "docs" / "reference" / "api.md": reference.page()}
 
 
 def stale(files: dict[Path, str]) -> list[Path]:
