@@ -10,7 +10,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 RUN := $(UV) run --quiet
 VERSION_OF_UV := 0.13.7
 
-.PHONY: help up down test check format images control bench tools
+.PHONY: help up down test check format generate images control bench tools
 
 help: ## show this
 	@echo "The two commands to start with:  make up   and   make test"
@@ -36,11 +36,12 @@ down: tools ## end the cluster of this checkout and leave nothing of it
 test: tools images ## every test but the hours-long ones; uses the cluster that is up, else one of its own
 	@$(RUN) pytest
 
-check: tools ## format, lint, types, imports, shell and Containerfiles
+check: tools ## format, lint, types, imports, generated files, shell and Containerfiles
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
 	@$(RUN) mypy
 	@$(RUN) lint-imports
+	@$(RUN) python -m tools.generate --check
 	@git ls-files -co --exclude-standard | while read -r file; do \
 	    case $$file in *.sh|.ci/run) echo "$$file";; esac; done | xargs $(RUN) shellcheck
 	@git ls-files -co --exclude-standard | grep -E '(^|/)Containerfile$$' | xargs $(RUN) hadolint
@@ -49,6 +50,9 @@ check: tools ## format, lint, types, imports, shell and Containerfiles
 format: tools ## put all Python into its usual form
 	@$(RUN) ruff format .
 	@$(RUN) ruff check --fix .
+
+generate: tools ## write what is generated from the types: CRDs
+	@$(RUN) python -m tools.generate
 
 images: tools ## build the images that changed
 	@$(RUN) devcluster images

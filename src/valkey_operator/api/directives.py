@@ -1,0 +1,127 @@
+"""The directives of valkey.conf: which the operator owns, which a version knows, and what they take.
+
+What servers know is in directives.json, asked of real ones by tools/directives.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypedDict
+
+from pydantic import JsonValue
+
+OWNED: dict[str, str] = {
+    "aclfile": "the operator renders it; use auth.acl",
+    "appenddirname": "the operator keeps files where it can find them",
+    "appendfilename": "the operator keeps files where it can find them",
+    "availability-zone": "use azDistribution",
+    "bind": "the operator decides where servers listen",
+    "bind-source-addr": "the operator decides where servers listen",
+    "cluster-allow-replica-migration": "the operator keeps each replica in its shard",
+    "cluster-config-file": "the operator keeps files where it can find them",
+    "cluster-enabled": "the kind decides: use a ValkeyCluster",
+    "cluster-port": "it is 16379 from the first day on",
+    "daemonize": "the server is the container's process",
+    "dbfilename": "the operator keeps files where it can find them",
+    "dir": "data is in /data",
+    "enable-debug-command": "it would let clients stop servers",
+    "enable-module-command": "it would let clients load code",
+    "enable-protected-configs": "it would let clients change files",
+    "include": "write the directives here",
+    "logfile": "servers log to their container",
+    "masterauth": "the operator keeps the replication user",
+    "masteruser": "the operator keeps the replication user",
+    "pidfile": "the server is the container's process",
+    "port": "plaintext is on 6379; use tls.port and tls.disablePlaintextPort",
+    "primaryauth": "the operator keeps the replication user",
+    "primaryuser": "the operator keeps the replication user",
+    "protected-mode": "the operator decides where servers listen",
+    "rename-command": "use the permissions of auth.acl",
+    "replicaof": "the operator decides who follows whom",
+    "requirepass": "use auth.password",
+    "slaveof": "the operator decides who follows whom",
+    "supervised": "the server is the container's process",
+    "unixsocket": "the sidecar listens there",
+    "unixsocketperm": "the sidecar listens there",
+    "user": "use auth.acl",
+}
+OWNED_PREFIXES = {
+    "cluster-announce-": "the operator announces each server's address",
+    "replica-announce-": "the operator announces each server's address",
+    "slave-announce-": "the operator announces each server's address",
+    "tls-": "use tls",
+}
+FILE_ONLY = ("loadmodule",)
+MEMORY = re.compile(r"(\d+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 10**6, "mb": 1 << 20, "g": 10**9, "gb": 1 << 30}
+
+
+class Directive(TypedDict, total=False):
+    """What servers say of a directive."""
+
+    versions: list[str]
+    type: str
+    choices: list[str]
+    several: bool
+
+
+@cache
+def known() -> dict[str, Directive]:
+    loaded: dict[str, Directive] = json.loads(files(__package__).joinpath("directives.json").read_text())
+    return loaded
+
+
+def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
+    """Why a directive cannot stand in `config`, or None. `version` is major.minor, None when it is not known."""
+    owner = OWNED.get(name) or next(
+        (why for start, why in OWNED_PREFIXES.items() if name.startswith(start)), None
+    )
+    if owner:
+        return f"{name} is the operator's: {owner}"
+    if name in FILE_ONLY:
+        return None
+    directive = known().get(name)
+    if directive is None:
+        near = difflib.get_close_matches(name, known(), n=1)
+        return f"{name} is no directive of Valkey" + (f"; did you mean {near[0]}?" if near else "")
+    if version in _versions() and version not in directive["versions"]:
+        return f"{name} is not known to Valkey {version}, only to {', '.join(directive['versions'])}"
+    return _wrong_value(name, value, directive)
+
+
+def _versions() -> set[str]:
+    return {version for directive in known().values() for version in directive["versions"]}
+
+
+def _wrong_value(name: str, value: JsonValue, directive: Directive) -> str | None:
+    if isinstance(value, list):
+        return (
+            None
+            if all(isinstance(part, str) for part in value)
+            else f"{name} is a list of other things than text"
+        )
+    if isinstance(value, dict) or value is None:
+        return f"{name} must be text, a number, true or false, or a list of text"
+    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    match directive["type"]:
+        case "integer" if not re.fullmatch(r"-?\d+", text):
+            return f"{name} is {text}; it must be a whole number"
+        case "boolean" if text not in ("yes", "no"):
+            return f"{name} is {text}; it must be yes or no"
+        case "memory" if not MEMORY.fullmatch(text.removesuffix("%")):
+            return f"{name} is {text}; it must be a size such as 100mb"
+        case "choice" if not set(text.split(" ") if directive.get("several") else [text]) <= set(
+            directive["choices"]
+        ):
+            return f"{name} is {text}; it must be one of {', '.join(directive['choices'])}"
+    return None
+
+
+def memory_bytes(value: Any) -> int | None:
+    """A size as valkey.conf writes it, in bytes; None for a percentage or nonsense."""
+    match = MEMORY.fullmatch(str(value))
+    return int(match[1]) * UNITS[(match[2] or "").lower()] if match else None

@@ -1,0 +1,201 @@
+"""What a deployment really gets: built-in < defaults of the operator's namespace < of its own < its spec.
+
+Pure. Maps merge, lists replace. Every value of the result is told with the layer it came from, so that
+"why is it so?" has an answer. Specs stay as people wrote them: this is computed anew wherever it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from valkey_operator.api.deployments import SentinelSpec, ValkeyClusterSpec, ValkeySpec
+from valkey_operator.api.model import Model
+
+Tree = Mapping[str, Any]
+
+BUILT_IN_LAYER = "built-in"
+SPEC_LAYER = "spec"
+
+BUILT_IN: Tree = {
+    "image": "valkey/valkey:9.1",
+    "imagePullPolicy": "IfNotPresent",
+    "paused": False,
+    "podManagementType": "statefulset",
+    "securityContext": {
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "runAsNonRoot": True,
+        "fsGroup": 10001,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "persistence": {
+        "enabled": True,
+        "size": "10Gi",
+        "reclaimPolicy": "Retain",
+        "rdb": {
+            "savePolicy": [
+                {"seconds": 900, "changes": 1},
+                {"seconds": 300, "changes": 10},
+                {"seconds": 60, "changes": 10000},
+            ],
+            "compression": True,
+        },
+        "aof": {"enabled": False, "fsync": "everysec", "rewritePercentage": 100, "rewriteMinSize": "64mb"},
+    },
+    "tls": {
+        "enabled": False,
+        "certKey": "tls.crt",
+        "keyKey": "tls.key",
+        "caKey": "ca.crt",
+        "clientAuth": "require",
+        "clientAuthUser": "off",
+        "minVersion": "TLS12",
+        "port": 6379,
+        "disablePlaintextPort": True,
+        "replication": True,
+        "clusterBus": True,
+        "validity": "90d",
+        "rotateBeforePercent": 66,
+        "restartWindowDuration": "1h",
+    },
+    "auth": {"rotationOverlap": "10m"},
+    "replication": {"disklessSync": True, "minReplicasMaxLag": 10},
+    "readService": {"enabled": False},
+    "service": {"type": "ClusterIP"},
+    "exporter": {"enabled": False, "port": 9121},
+    "sidecar": {"mtls": {"validity": "90d", "rotateBeforePercent": 66}},
+    "update": {"strategy": "Rolling", "maxParallelShards": 1, "supervised": False, "windowDuration": "1h"},
+    "disruption": {"mode": "Guarded"},
+    "cluster": {
+        "nodeTimeout": "5s",
+        "replicaReadOnly": True,
+        "allowReadsWhenDown": False,
+        "migrationBarrier": 1,
+    },
+    "defaultConfig": {"downAfterMilliseconds": "30000", "failoverTimeout": "180000", "parallelSyncs": "1"},
+}
+
+# Choices of which a deployment makes one: whoever chooses in a higher layer drops the other choices of lower ones.
+CHOICES: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = (
+    (
+        "tls",
+        (
+            frozenset({"policyRef"}),
+            frozenset({"certificateRef"}),
+            frozenset({"issuerRef"}),
+        ),
+    ),
+    ("auth", (frozenset({"aclRef"}), frozenset({"acl"}))),
+    ("auth.acl", (frozenset({"users"}), frozenset({"configSecretRef"}))),
+)
+# What only makes sense with the operator's own CA, or without a policy, is not carried along from below.
+OWN_CA_ONLY = ("validity", "rotateBeforePercent")
+
+APPLIES: dict[str, type[Model]] = {
+    "ValkeyCluster": ValkeyClusterSpec,
+    "Valkey": ValkeySpec,
+    "ValkeyPool": ValkeySpec,  # its template
+    "Sentinel": SentinelSpec,
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values under a name that people recognise, such as `defaults of namespace payments`."""
+
+    name: str
+    values: Tree
+
+
+@dataclass(frozen=True)
+class Effective:
+    """The values in force, and the layer that each came from, by its path."""
+
+    values: dict[str, Any]
+    origins: dict[str, str] = field(default_factory=dict)
+
+
+def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effective:
+    """Lay the layers of a deployment over each other; `defaults` from the weakest to the strongest."""
+    known = {name.alias or key for key, name in APPLIES[kind].model_fields.items()}
+    layers = [Layer(BUILT_IN_LAYER, BUILT_IN), *defaults, Layer(SPEC_LAYER, spec)]
+    result = Effective({})
+    for layer in layers:
+        _lay(result, {key: value for key, value in layer.values.items() if key in known}, layer.name)
+    _derive(kind, result)
+    return result
+
+
+def _lay(result: Effective, values: Tree, layer: str) -> None:
+    _drop_other_choices(result, values)
+    _merge(result.values, values, "", layer, result.origins)
+
+
+def _merge(into: dict[str, Any], values: Tree, path: str, layer: str, origins: dict[str, str]) -> None:
+    for key, value in values.items():
+        here = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping):
+            existing = into.get(key)
+            into[key] = existing if isinstance(existing, dict) else {}
+            _merge(into[key], value, here, layer, origins)
+        else:
+            into[key] = value
+            origins[here] = layer
+
+
+def _drop_other_choices(result: Effective, values: Tree) -> None:
+    for path, choices in CHOICES:
+        upper, lower = _at(values, path), _at(result.values, path)
+        if upper is None or lower is None:
+            continue
+        chosen = [choice for choice in choices if choice & upper.keys()]
+        for name in {name for choice in choices if chosen and choice not in chosen for name in choice}:
+            _drop(result, path, lower, name)
+        if path == "tls" and "policyRef" in upper:
+            for name in [name for name in lower if name not in ("enabled", "policyRef")]:
+                _drop(result, path, lower, name)
+        elif path == "tls" and upper.keys() & {"certificateRef", "issuerRef"}:
+            for name in OWN_CA_ONLY:
+                _drop(result, path, lower, name)
+
+
+def _drop(result: Effective, path: str, tree: dict[str, Any], name: str) -> None:
+    tree.pop(name, None)
+    gone = f"{path}.{name}"
+    for origin in [origin for origin in result.origins if origin == gone or origin.startswith(f"{gone}.")]:
+        del result.origins[origin]
+
+
+def _at(tree: Any, path: str) -> Any:
+    for part in path.split("."):
+        if not isinstance(tree, Mapping) or part not in tree:
+            return None
+        tree = tree[part]
+    return tree if isinstance(tree, Mapping) else None
+
+
+def _derive(kind: str, result: Effective) -> None:
+    """Values that follow from others when nobody sets them."""
+    values, origins = result.values, result.origins
+    if kind == "Sentinel" and "quorum" not in values:
+        values["quorum"] = int(values.get("replicas", 3)) // 2 + 1
+        origins["quorum"] = "from replicas"
+    if "persistence" in values and "enabled" not in values["persistence"]["rdb"]:
+        values["persistence"]["rdb"]["enabled"] = values["persistence"]["enabled"]
+        origins["persistence.rdb.enabled"] = "from persistence.enabled"
+
+
+def lines(result: Effective) -> Iterator[tuple[str, str, str]]:
+    """Path, value and origin of everything in force, for people."""
+    for path, origin in sorted(result.origins.items()):
+        value: Any = result.values
+        for part in path.split("."):
+            value = value[part]
+        yield path, _shown(value), origin
+
+
+def _shown(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)

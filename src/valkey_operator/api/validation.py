@@ -1,0 +1,84 @@
+"""What CEL cannot see: the same sentences for the webhook, every reconcile and the command line.
+
+Pure. It looks at the values in force, layers included, and returns everything that is wrong at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from valkey_operator.api import directives
+
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)([kMGTPE]i?|Ki|m)?")
+UNITS: dict[str, Decimal | int] = {
+    "": 1,
+    "m": Decimal("0.001"),
+    **{letter: 1000**power for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)},
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something wrong: which field, and a sentence that says what is wrong and what to do."""
+
+    field: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.sentence}"
+
+
+def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
+    """Everything that is wrong with a deployment's values in force."""
+    checks = [_config(values), _maxmemory(values), _client_auth_user(values)]
+    if kind == "Sentinel":
+        checks = [_config(values)]
+    return [fault for check in checks for fault in check]
+
+
+def server_version(image: str) -> str | None:
+    """Major and minor from an image's tag, None where the tag does not tell."""
+    tag = image.partition("@")[0].rpartition(":")[2]
+    match = re.match(r"v?(\d+)\.(\d+)", tag)
+    return f"{match[1]}.{match[2]}" if match and "/" not in tag else None
+
+
+def _config(values: Mapping[str, Any]) -> Iterator[Fault]:
+    version = server_version(str(values.get("image", "")))
+    for name, value in (values.get("config") or {}).items():
+        sentence = directives.refusal(name, value, version)
+        if sentence:
+            yield Fault(f"spec.config.{name}", sentence)
+
+
+def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
+    wanted = (values.get("config") or {}).get("maxmemory")
+    limit = ((values.get("resources") or {}).get("limits") or {}).get("memory")
+    size, most = directives.memory_bytes(wanted), quantity_bytes(limit)
+    if size is not None and most is not None and size > most:
+        yield Fault(
+            "spec.config.maxmemory",
+            f"maxmemory is {wanted}, more than the memory limit of {limit}; the server would be killed first: "
+            "raise resources.limits.memory or lower it",
+        )
+
+
+def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
+    user = (values.get("tls") or {}).get("clientAuthUser")
+    version = server_version(str(values.get("image", "")))
+    if user not in (None, "off") and version is not None and int(version.split(".")[0]) < 9:
+        yield Fault(
+            "spec.tls.clientAuthUser",
+            f"clientAuthUser needs Valkey 9 and the image is {version}; leave it off",
+        )
+
+
+def quantity_bytes(quantity: Any) -> int | None:
+    """An amount as the core API writes it, in bytes; None for nonsense."""
+    match = QUANTITY.fullmatch(str(quantity))
+    return int(Decimal(match[1]) * UNITS[match[2] or ""]) if match else None

@@ -1,0 +1,105 @@
+"""What CEL cannot see is refused in one place, with sentences that help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from valkey_operator.api.directives import OWNED, known
+from valkey_operator.api.layers import effective
+from valkey_operator.api.validation import faults, quantity_bytes, server_version
+
+
+def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
+    return [str(fault) for fault in faults(kind, effective(kind, spec).values)]
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"dir": "/elsewhere"}, "spec.config.dir: dir is the operator's: data is in /data"),
+        ({"requirepass": "x"}, "requirepass is the operator's: use auth.password"),
+        ({"tls-port": 6380}, "tls-port is the operator's: use tls"),
+        ({"cluster-announce-ip": "1.2.3.4"}, "the operator announces each server's address"),
+        ({"maxmemory-polcy": "noeviction"}, "maxmemory-polcy is no directive of Valkey; did you mean maxmemory-pol"),
+        ({"qqqqqq": 1}, "qqqqqq is no directive of Valkey"),
+        ({"timeout": "soon"}, "timeout is soon; it must be a whole number"),
+        ({"appendonly": "maybe"}, "appendonly is maybe; it must be yes or no"),
+        ({"maxmemory": "lots"}, "maxmemory is lots; it must be a size such as 100mb"),
+        ({"maxmemory-policy": "random"}, "maxmemory-policy is random; it must be one of volatile-lru"),
+        ({"timeout": {"seconds": 1}}, "timeout must be text, a number, true or false, or a list of text"),
+    ],
+)  # fmt: skip
+def test_a_directive_that_cannot_stand_is_refused(config: dict[str, Any], sentence: str) -> None:
+    (said,) = _said({"config": config})
+    assert sentence in said
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"maxmemory": "2gb", "maxmemory-policy": "allkeys-lru", "timeout": 300, "tcp-keepalive": "60"},
+        {
+            "slowlog-log-slower-than": 10000,
+            "cluster-node-timeout": 15000,
+            "cluster-replica-validity-factor": 10,
+        },
+        {"appendonly": True, "maxmemory-clients": "5%", "shutdown-on-sigterm": "save now"},
+        {"save": ["900 1", "300 10"], "loadmodule": "/modules/json.so"},
+    ],
+)
+def test_a_directive_that_servers_take_is_taken(config: dict[str, Any]) -> None:
+    assert _said({"config": config}) == []
+
+
+def test_a_directive_of_another_version_is_refused_by_name() -> None:
+    config = {"config": {"cluster-databases": 16}}
+    assert _said({**config, "image": "valkey/valkey:9.1"}) == []
+    (said,) = _said({**config, "image": "valkey/valkey:8.1.1"})
+    assert said == "spec.config.cluster-databases: cluster-databases is not known to Valkey 8.1, only to 9.1"
+    # A version we have not asked is not judged.
+    assert _said({**config, "image": "valkey/valkey:7.2"}) == []
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    assert len(_said({"config": {"dir": "/", "timeout": "x", "nonsense": 1}})) == 3
+
+
+def test_maxmemory_above_the_limit_is_refused() -> None:
+    spec = {"config": {"maxmemory": "2gb"}, "resources": {"limits": {"memory": "1Gi"}}}
+    (said,) = _said(spec)
+    assert "maxmemory is 2gb, more than the memory limit of 1Gi" in said
+    assert _said({**spec, "config": {"maxmemory": "1gb"}}) == []
+
+
+def test_login_by_certificate_needs_valkey_9() -> None:
+    tls = {"enabled": True, "clientAuthUser": "CN"}
+    assert _said({"image": "valkey/valkey:9.1", "tls": tls}) == []
+    (said,) = _said({"image": "valkey/valkey:8.0", "tls": tls})
+    assert "clientAuthUser needs Valkey 9 and the image is 8.0" in said
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("valkey/valkey:9.1", "9.1"),
+        ("registry:5000/valkey/valkey:8.1.3-alpine", "8.1"),
+        ("registry:5000/valkey/valkey", None),
+        ("valkey/valkey:latest", None),
+        ("valkey/valkey:8.0@sha256:" + "0" * 64, "8.0"),
+    ],
+)
+def test_the_version_is_read_from_the_tag(image: str, version: str | None) -> None:
+    assert server_version(image) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1Gi", 1 << 30), ("1.5G", 1_500_000_000), ("x", None), (2048, 2048)]
+)
+def test_quantities_are_read_as_kubernetes_reads_them(text: str | int, size: int | None) -> None:
+    assert quantity_bytes(text) == size
+
+
+def test_what_the_operator_owns_is_a_directive_or_stands_in_files_only() -> None:
+    assert set(OWNED) - set(known()) <= {"include", "rename-command", "user"}
