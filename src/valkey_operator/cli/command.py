@@ -1,0 +1,25 @@
+"""What a command is, and how it says that it cannot do what was asked."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class Problem(Exception):  # noqa: N818 - it is read as "Problem: …"
+    """One sentence for the user; shown as it is, without a trace."""
+
+
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    """For commands that take none."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the plugin: what it is called, what it takes, and what it prints."""
+
+    name: str
+    text: str
+    run: Callable[[argparse.Namespace], str]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments

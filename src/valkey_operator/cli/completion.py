@@ -1,0 +1,34 @@
+"""`kubectl valkey completion`: the script with which kubectl completes the plugin's commands and kinds.
+
+kubectl runs a program called kubectl_complete-valkey with the words typed so far and takes a line a proposal.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from valkey_operator.api.layers import APPLIES
+from valkey_operator.cli.command import Command
+
+SCRIPT = """\
+#!/bin/sh
+# Save as kubectl_complete-valkey on the PATH and make it executable.
+case "$#" in
+    1) printf '%s\\n' {commands} ;;
+    2) [ "$1" = effective ] && printf '%s\\n' {kinds} ;;
+    3) [ "$1" = effective ] && kubectl get "$2" --output=name 2>/dev/null | sed 's#.*/##' ;;
+esac
+echo :4
+"""
+
+
+def run(options: argparse.Namespace) -> str:  # noqa: ARG001 - it asks for nothing
+    kinds = " ".join(kind.lower() for kind in APPLIES)
+    return SCRIPT.format(commands="effective version completion", kinds=kinds).rstrip()
+
+
+COMMAND = Command(
+    "completion",
+    "Print a script that completes commands and kinds; save it on the PATH as kubectl_complete-valkey.",
+    run,
+)

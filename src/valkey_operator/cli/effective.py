@@ -1,0 +1,73 @@
+"""`kubectl valkey effective KIND NAME`: the values in force, and where each one comes from."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from valkey_operator.api.layers import APPLIES, Effective, Layer, effective, lines
+from valkey_operator.api.validation import faults
+from valkey_operator.cli import cluster
+from valkey_operator.cli.command import Command, Problem
+
+DEFAULTS = "ValkeyClusterDefaults"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", help=", ".join(kind.lower() for kind in APPLIES))
+    parser.add_argument("name")
+    parser.add_argument("--namespace", "-n", help="default: that of the context")
+    parser.add_argument("--operator-namespace", default="valkey-system", help="default: valkey-system")
+    parser.add_argument("--set-only", action="store_true", help="leave out what is built in")
+
+
+def run(options: argparse.Namespace) -> str:
+    kind = _kind(options.kind)
+    found = cluster.get(kind, options.name, options.namespace)
+    if found is None:
+        raise Problem(
+            f"there is no {kind} {options.name} in this namespace; `kubectl get valkey-all -A` lists all"
+        )
+    result = effective(
+        kind, _spec(kind, found), _layers(found["metadata"]["namespace"], options.operator_namespace)
+    )
+    return table(kind, result, set_only=options.set_only)
+
+
+def _kind(text: str) -> str:
+    for kind in APPLIES:
+        if text.lower() in (kind.lower(), f"{kind.lower()}s"):
+            return kind
+    raise Problem(f"{text!r} is no deployment; choose one of {', '.join(kind.lower() for kind in APPLIES)}")
+
+
+def _spec(kind: str, found: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = found["spec"]["template"] if kind == "ValkeyPool" else found["spec"]
+    return spec
+
+
+def _layers(namespace: str, operator_namespace: str) -> list[Layer]:
+    layers = []
+    for place in dict.fromkeys((operator_namespace, namespace)):
+        defaults = cluster.get(DEFAULTS, "defaults", place)
+        if defaults:
+            layers.append(Layer(f"defaults of {place}", defaults["spec"]))
+    return layers
+
+
+def table(kind: str, result: Effective, *, set_only: bool) -> str:
+    """For people: field, value, origin; what is wrong comes last, where the eye ends."""
+    rows = [row for row in lines(result) if not (set_only and row[2] == "built-in")]
+    rows = [("FIELD", "VALUE", "FROM"), *rows]
+    widths = [min(max(len(row[column]) for row in rows), 60) for column in range(2)]
+    shown = [f"{field:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for field, value, origin in rows]
+    wrong = faults(kind, result.values)
+    return "\n".join([*shown, *([""] if wrong else []), *(f"wrong: {fault}" for fault in wrong)])
+
+
+COMMAND = Command(
+    "effective",
+    "Show the values in force for a deployment, and where each one comes from.",
+    run,
+    add_arguments,
+)

@@ -1,0 +1,39 @@
+"""The plugin's entry point: finds the command, runs it, turns problems into one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from valkey_operator.cli import completion, effective, version
+from valkey_operator.cli.command import Problem
+
+COMMANDS = (effective.COMMAND, version.COMMAND, completion.COMMAND)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="kubectl valkey",
+        description="Look after Valkey on Kubernetes.",
+        epilog="`kubectl valkey COMMAND --help` explains a command.",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        made = commands.add_parser(command.name, help=command.text, description=command.text)
+        command.add_arguments(made)
+        made.set_defaults(run=command.run)
+    return top
+
+
+def main() -> None:
+    options = parser().parse_args()
+    try:
+        print(options.run(options))
+    except Problem as problem:
+        sys.exit(f"kubectl valkey: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
