@@ -20,6 +20,7 @@ from devcluster.places import cache_root, cluster_lock, default_name, group
 from devcluster.problem import Problem
 from devcluster.progress import Progress
 from devcluster.provider import checkout
+from devcluster.waiting import until
 
 NAME = f"{default_name(checkout())[:26]}-bad"
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -169,3 +170,17 @@ def test_whoever_is_not_root_is_told_what_needs_it(monkeypatch: pytest.MonkeyPat
     for act in (lambda: cluster.up(Wish(), Progress()), lambda: cluster.down(Progress())):
         with pytest.raises(Problem, match="needs root for network namespaces, mounts and cgroups"):
             act()
+
+
+def test_a_start_that_is_cut_short_leaves_nothing(devcluster: Call, state: Path) -> None:
+    """Ended politely in the middle, with namespaces made and processes under way."""
+    build(sets_for("1.35"), Progress())
+    assert devcluster("status", "--all").returncode == 0
+    command = [sys.executable, "-m", "devcluster.cli", "up", "--name", NAME, "--nodes", "1"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as starting:
+        until(lambda: len(cgroups.pids(group(NAME))) >= 2, "the start being under way", 60)
+        starting.terminate()
+    assert starting.returncode != 0
+    assert not cgroups.exists(group(NAME))
+    assert not list(Path("/run/netns").glob(f"{group(NAME)}.*"))
+    assert not (state / NAME).exists()

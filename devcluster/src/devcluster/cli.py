@@ -20,7 +20,9 @@ from devcluster.provider import PROVIDERS, checkout, choose
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # A closed terminal or a polite end lets `up` undo what it had begun, as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     try:
         sys.exit(run(sys.argv[1:]))
     except Problem as problem:
