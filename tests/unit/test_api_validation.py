@@ -73,6 +73,19 @@ def test_maxmemory_above_the_limit_is_refused() -> None:
     assert _said({**spec, "config": {"maxmemory": "1gb"}}) == []
 
 
+@pytest.mark.parametrize("window", ["61 4 * * *", "0 25 * * *", "0 4 30 2 *", "0 4 * * mo-", "x 4 * * *"])
+def test_a_window_that_never_opens_is_refused(window: str) -> None:
+    (said,) = _said({"update": {"window": window}})
+    assert said.startswith(f"spec.update.window: {window} is not a cron time")
+    (said,) = _said({"tls": {"restartWindow": window}})
+    assert said.startswith(f"spec.tls.restartWindow: {window} is not a cron time")
+
+
+@pytest.mark.parametrize("window", ["0 4 * * 6,0", "*/15 * * * *", "30 2 1 1-6 MON"])
+def test_a_window_that_opens_is_taken(window: str) -> None:
+    assert _said({"update": {"window": window}}, "Sentinel") == []
+
+
 def test_login_by_certificate_needs_valkey_9() -> None:
     tls = {"enabled": True, "clientAuthUser": "CN"}
     assert _said({"image": "valkey/valkey:9.1", "tls": tls}) == []

@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+
+from cronsim import CronSim, CronSimError
 
 from valkey_operator.api import directives
 
@@ -35,10 +38,21 @@ class Fault:
 
 def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     """Everything that is wrong with a deployment's values in force."""
-    checks = [_config(values), _maxmemory(values), _client_auth_user(values)]
-    if kind == "Sentinel":
-        checks = [_config(values)]
+    checks = [_config(values), _windows(values), _client_auth_user(values)]
+    if kind != "Sentinel":  # it keeps no data
+        checks.append(_maxmemory(values))
     return [fault for check in checks for fault in check]
+
+
+def wrong_cron(text: str) -> str | None:
+    """Why a cron time cannot be, or None. The API server sees only that it has five fields."""
+    try:
+        CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        return (
+            f"{text} is not a cron time: {str(error).lower()}; write five fields in UTC, such as 0 4 * * 6,0"
+        )
+    return None
 
 
 def server_version(image: str) -> str | None:
@@ -54,6 +68,14 @@ def _config(values: Mapping[str, Any]) -> Iterator[Fault]:
         sentence = directives.refusal(name, value, version)
         if sentence:
             yield Fault(f"spec.config.{name}", sentence)
+
+
+def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
+    for block, name in (("update", "window"), ("tls", "restartWindow")):
+        text = (values.get(block) or {}).get(name)
+        sentence = wrong_cron(text) if text is not None else None
+        if sentence:
+            yield Fault(f"spec.{block}.{name}", sentence)
 
 
 def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
