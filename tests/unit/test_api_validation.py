@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from valkey_operator.api.directives import OWNED, known
-from valkey_operator.api.layers import effective
+from valkey_operator.api.layers import Layer, effective
 from valkey_operator.api.validation import faults, quantity_bytes, server_version
 
 
@@ -60,6 +60,17 @@ def test_a_directive_of_another_version_is_refused_by_name() -> None:
     assert said == "spec.config.cluster-databases: cluster-databases is not known to Valkey 8.1, only to 9.1"
     # A version we have not asked is not judged.
     assert _said({**config, "image": "valkey/valkey:7.2"}) == []
+
+
+def test_layers_that_break_a_rule_only_together_are_refused_with_its_sentence() -> None:
+    defaults = [Layer("defaults of payments", {"tls": {"disablePlaintextPort": False}})]
+    values = effective("Valkey", {"tls": {"enabled": True}}, defaults).values
+    (fault,) = faults("Valkey", values)
+    assert str(fault) == (
+        "spec.tls: with disablePlaintextPort false, plaintext keeps port 6379: set port to another one, such as 6380"
+    )
+    (fault,) = faults("ValkeyPool", values)
+    assert fault.field == "spec.template.tls"
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -41,11 +42,13 @@ class AclUser(Model):
             "the user %s is the operator's own; choose another name",
             ("self.name",),
             field_path=".name",
+            holds=lambda user: user.name not in SYSTEM_USERS,
         ),
         Rule(
             "!self.permissions.matches('(^|\\\\s)[>#]')",
             "permissions must not hold a password (> or #); put it into a Secret and name it in passwordSecret",
             field_path=".permissions",
+            holds=lambda user: not re.search(r"(^|\s)[>#]", user.permissions, re.ASCII),
         ),
     )
 
@@ -66,6 +69,7 @@ class Acl(Model):
         Rule(
             "!(has(self.users) && has(self.configSecretRef))",
             "users and configSecretRef exclude each other: list the users, or give a whole file",
+            holds=lambda acl: acl.users is None or acl.config_secret_ref is None,
         ),
     )
 
@@ -89,6 +93,7 @@ class Auth(Model):
         Rule(
             "!(has(self.aclRef) && has(self.acl))",
             "aclRef and acl exclude each other: refer to a ValkeyClusterAcl, or list the users here",
+            holds=lambda auth: auth.acl_ref is None or auth.acl is None,
         ),
     )
 

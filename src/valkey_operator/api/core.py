@@ -281,6 +281,7 @@ class SeccompProfile(Model):
         Rule(
             "(self.type == 'Localhost') == has(self.localhostProfile)",
             "localhostProfile is required with type Localhost and refused with any other",
+            holds=lambda profile: (profile.type == "Localhost") == (profile.localhost_profile is not None),
         ),
     )
 

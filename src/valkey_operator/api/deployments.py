@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from pydantic.alias_generators import to_snake
 
 from valkey_operator.api.core import IntOrString
 from valkey_operator.api.model import LIST_SET, Duration, Model, Name, Rule, list_map
@@ -80,9 +83,10 @@ class ValkeyClusterSpec(Server):
         *Server.rules,
         Rule(
             "self.shards * (self.replicas < 1 ? 1 : self.replicas) <= 1000",
-            "shards times replicas is %d; a cluster has at most 1000 pods",
-            ("self.shards * self.replicas",),
+            "%d shards of %d replicas are too many; a cluster has at most 1000 pods",
+            ("self.shards", "self.replicas"),
             field_path=".shards",
+            holds=lambda spec: spec.shards * max(spec.replicas, 1) <= 1000,
         ),
     )
 
@@ -128,6 +132,14 @@ class ValkeyClusterStatus(DeploymentStatus):
     """The shards."""
 
 
+def _is_whole_number(field: str) -> Callable[[Any], bool]:
+    def holds(settings: Any) -> bool:
+        value = getattr(settings, to_snake(field))
+        return value is None or re.fullmatch(r"[1-9][0-9]{0,8}", str(value), re.ASCII) is not None
+
+    return holds
+
+
 class SentinelSettings(Model):
     """When and how Sentinel fails over. What is not set comes from the Sentinel, then from the operator."""
 
@@ -146,6 +158,7 @@ class SentinelSettings(Model):
             f"{field} is %s; it must be a whole number from 1 to 999999999",
             (f"self.{field}",),
             field_path=f".{field}",
+            holds=_is_whole_number(field),
         )
         for field in ("downAfterMilliseconds", "failoverTimeout", "parallelSyncs")
     )
@@ -180,6 +193,7 @@ class ValkeySpec(Server):
             "replicas is %d; with sentinel it is 0 (suspended) or at least 2",
             ("self.replicas",),
             field_path=".replicas",
+            holds=lambda spec: spec.sentinel is None or spec.replicas != 1,
         ),
     )
 
@@ -233,6 +247,7 @@ class ValkeyPoolSpec(Model):
             "!has(self.template.azDistribution)",
             "template.azDistribution is filled in per instance; set azDistribution of the pool instead",
             field_path=".template.azDistribution",
+            holds=lambda spec: spec.template.az_distribution is None,
         ),
     )
 
@@ -285,6 +300,7 @@ class SentinelSpec(Workload):
             "quorum is %d of %d Sentinels; it must be from 1 to replicas",
             ("self.quorum", "self.replicas"),
             field_path=".quorum",
+            holds=lambda spec: spec.quorum is None or spec.quorum <= spec.replicas,
         ),
     )
 

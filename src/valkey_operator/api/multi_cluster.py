@@ -38,7 +38,11 @@ class SiteTemplate(Model):
     """A Valkey."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("has(self.cluster) != has(self.valkey)", "give exactly one of cluster and valkey"),
+        Rule(
+            "has(self.cluster) != has(self.valkey)",
+            "give exactly one of cluster and valkey",
+            holds=lambda template: (template.cluster is None) != (template.valkey is None),
+        ),
     )
 
 
@@ -60,11 +64,13 @@ class ValkeyMultiClusterSpec(Model):
             "primarySite is %s, which is not one of sites",
             ("self.primarySite",),
             field_path=".primarySite",
+            holds=lambda spec: spec.primary_site in {site.name for site in spec.sites},
         ),
         Rule(
             "self.sites.filter(site, !has(site.kubeconfigSecretRef)).size() <= 1",
             "at most one site may be without kubeconfigSecretRef: the cluster this object is in",
             field_path=".sites",
+            holds=lambda spec: sum(site.kubeconfig_secret_ref is None for site in spec.sites) <= 1,
         ),
     )
 

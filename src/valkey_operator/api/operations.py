@@ -53,6 +53,7 @@ class ValkeyUpgradeSpec(Model):
         Rule(
             "has(self.targetVersion) != has(self.image)",
             "say where to go with exactly one of targetVersion and image",
+            holds=lambda spec: (spec.target_version is None) != (spec.image is None),
         ),
         Rule(
             "self.clusterRef == oldSelf.clusterRef",
@@ -170,6 +171,7 @@ class Store(Model):
         Rule(
             "[has(self.s3), has(self.gcs), has(self.azure), has(self.pvc)].filter(given, given).size() == 1",
             "give exactly one of s3, gcs, azure and pvc",
+            holds=lambda store: len(store.model_fields_set & {"s3", "gcs", "azure", "pvc"}) == 1,
         ),
     )
 
@@ -329,6 +331,7 @@ class ValkeyRestoreSpec(Model):
         Rule(
             "has(self.backupRef) != has(self.location)",
             "name the backup with exactly one of backupRef and location",
+            holds=lambda spec: (spec.backup_ref is None) != (spec.location is None),
         ),
         Rule("self == oldSelf", "a restore cannot be changed after creation; make another ValkeyRestore"),
     )

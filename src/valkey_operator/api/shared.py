@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field, JsonValue, WithJsonSchema
 
 from valkey_operator.api.auth import Auth
 from valkey_operator.api.core import (
@@ -39,9 +39,8 @@ Image = Annotated[
 ]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 PullSecrets = Annotated[list[LocalReference], list_map("name"), Field(max_length=16)]
-ConfigValue = str | int | float | bool | list[str]
 Config = Annotated[
-    dict[str, ConfigValue],
+    dict[str, JsonValue],  # what a directive may be depends on the server: validation.py
     Field(max_length=256),
     WithJsonSchema(
         {

@@ -15,6 +15,10 @@ Size = Annotated[
 ]
 
 
+def is_more_than_nothing(quantity: str | int) -> bool:
+    return any(digit in "123456789" for digit in str(quantity)) and not str(quantity).startswith("-")
+
+
 class SavePoint(Model):
     """A snapshot is taken when this much changed in this time."""
 
@@ -81,6 +85,7 @@ class Persistence(Model):
             "size is %s; a volume needs more than 0",
             ("self.size",),
             field_path=".size",
+            holds=lambda volume: volume.size is None or is_more_than_nothing(volume.size),
         ),
         Rule(
             "!has(self.size) || !has(oldSelf.size) || "

@@ -118,31 +118,40 @@ class Tls(Model):
             "has(self.replication), has(self.clusterBus), has(self.validity), has(self.rotateBeforePercent), "
             "has(self.restartWindow), has(self.restartWindowDuration)].all(given, !given)",
             "with policyRef the policy says everything: remove every other field of tls but enabled",
+            holds=lambda tls: tls.policy_ref is None or not tls.model_fields_set - {"enabled", "policy_ref"},
         ),
         Rule(
             "!(has(self.certificateRef) && has(self.issuerRef))",
             "certificateRef and issuerRef exclude each other: somebody keeps the Secret, or cert-manager makes it",
+            holds=lambda tls: tls.certificate_ref is None or tls.issuer_ref is None,
         ),
         Rule(
             "!has(self.validity) && !has(self.rotateBeforePercent) || "
             "!has(self.certificateRef) && !has(self.issuerRef)",
             "validity and rotateBeforePercent are for the operator's own CA; remove them, or the reference",
+            holds=lambda tls: (
+                (tls.validity is None and tls.rotate_before_percent is None)
+                or (tls.certificate_ref is None and tls.issuer_ref is None)
+            ),
         ),
         Rule(
             "!has(self.minVersion) || self.minVersion == 'TLS12' || !has(self.protocols) || "
             "!('TLSv1.2' in self.protocols)",
             "protocols offers TLSv1.2 below minVersion TLS13; remove it or lower minVersion",
             field_path=".protocols",
+            holds=lambda tls: tls.min_version != "TLS13" or "TLSv1.2" not in (tls.protocols or []),
         ),
         Rule(
             "!has(self.disablePlaintextPort) || self.disablePlaintextPort || (has(self.port) && self.port != 6379)",
             "with disablePlaintextPort false, plaintext keeps port 6379: set port to another one, such as 6380",
             field_path=".port",
+            holds=lambda tls: tls.disable_plaintext_port is not False or tls.port not in (None, 6379),
         ),
         Rule(
             "!has(self.port) || self.port != 16379",
             "port 16379 is the cluster bus; choose another one, such as 6380",
             field_path=".port",
+            holds=lambda tls: tls.port != 16379,
         ),
     )
 
@@ -215,5 +224,8 @@ class TlsPolicySpec(Model):
             "!has(self.disableNonTlsPort) || self.disableNonTlsPort || (has(self.tlsPort) && self.tlsPort != 6379)",
             "with disableNonTlsPort false, plaintext keeps port 6379: set tlsPort to another one, such as 6380",
             field_path=".tlsPort",
+            holds=lambda policy: (
+                policy.disable_non_tls_port is not False or policy.tls_port not in (None, 6379)
+            ),
         ),
     )

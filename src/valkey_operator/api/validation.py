@@ -13,8 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 from cronsim import CronSim, CronSimError
+from pydantic import ValidationError
 
 from valkey_operator.api import directives
+from valkey_operator.api.layers import APPLIES
 
 QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)([kMGTPE]i?|Ki|m)?")
 UNITS: dict[str, Decimal | int] = {
@@ -38,10 +40,20 @@ class Fault:
 
 def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     """Everything that is wrong with a deployment's values in force."""
-    checks = [_config(values), _windows(values), _client_auth_user(values)]
+    checks = [_rules(kind, values), _config(values), _windows(values), _client_auth_user(values)]
     if kind != "Sentinel":  # it keeps no data
         checks.append(_maxmemory(values))
-    return [fault for check in checks for fault in check]
+    root = "spec.template" if kind == "ValkeyPool" else "spec"
+    return [Fault(f"{root}.{fault.field}".rstrip("."), fault.sentence) for check in checks for fault in check]
+
+
+def _rules(kind: str, values: Mapping[str, Any]) -> Iterator[Fault]:
+    """The rules of the types, which each layer alone may keep and all together break."""
+    try:
+        APPLIES[kind].model_validate(values)
+    except ValidationError as error:
+        for part in error.errors():
+            yield Fault(".".join(map(str, part["loc"])), part["msg"].removeprefix("Value error, "))
 
 
 def wrong_cron(text: str) -> str | None:
@@ -67,7 +79,7 @@ def _config(values: Mapping[str, Any]) -> Iterator[Fault]:
     for name, value in (values.get("config") or {}).items():
         sentence = directives.refusal(name, value, version)
         if sentence:
-            yield Fault(f"spec.config.{name}", sentence)
+            yield Fault(f"config.{name}", sentence)
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -75,7 +87,7 @@ def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
         text = (values.get(block) or {}).get(name)
         sentence = wrong_cron(text) if text is not None else None
         if sentence:
-            yield Fault(f"spec.{block}.{name}", sentence)
+            yield Fault(f"{block}.{name}", sentence)
 
 
 def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -84,7 +96,7 @@ def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
     size, most = directives.memory_bytes(wanted), quantity_bytes(limit)
     if size is not None and most is not None and size > most:
         yield Fault(
-            "spec.config.maxmemory",
+            "config.maxmemory",
             f"maxmemory is {wanted}, more than the memory limit of {limit}; the server would be killed first: "
             "raise resources.limits.memory or lower it",
         )
@@ -95,7 +107,7 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
     version = server_version(str(values.get("image", "")))
     if user not in (None, "off") and version is not None and int(version.split(".")[0]) < 9:
         yield Fault(
-            "spec.tls.clientAuthUser",
+            "tls.clientAuthUser",
             f"clientAuthUser needs Valkey 9 and the image is {version}; leave it off",
         )
 
