@@ -42,6 +42,7 @@ check: tools ## format, lint, types, imports, generated files, shell and Contain
 	@$(RUN) mypy
 	@$(RUN) lint-imports
 	@$(RUN) python -m tools.generate --check
+	@$(RUN) python -m tools.compatibility
 	@git ls-files -co --exclude-standard | while read -r file; do \
 	    case $$file in *.sh|.ci/run) echo "$$file";; esac; done | xargs $(RUN) shellcheck
 	@git ls-files -co --exclude-standard | grep -E '(^|/)Containerfile$$' | xargs $(RUN) hadolint

@@ -5,12 +5,14 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from valkey_operator.api.crd import structural
 from valkey_operator.api.kinds import CATEGORY, GROUP, KINDS, VERSION, Kind
 from valkey_operator.api.model import Matches, Model
 
+SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 HEAD = f"""\
 # API reference: `{GROUP}/{VERSION}`
 
@@ -42,9 +44,19 @@ def _kind(kind: Kind) -> str:
         lines += [f"`kubectl scale` changes `{kind.scale.spec}`.", ""]
     shown = ", ".join(f"`{column.name}`" for column in kind.columns if not column.wide)
     lines += [f"`kubectl get` shows {shown}.", ""]
+    lines += _example(kind)
     lines += _rules([rule.message for rule in kind.rules])
     lines += ["## spec", "", *_table(kind.spec), "## status", "", *_table(kind.status)]
     return "\n".join(lines)
+
+
+def _example(kind: Kind) -> list[str]:
+    """The sample of the kind that shows most on one screen, without what stands beside it in its file."""
+    documents = [
+        part.strip() for file in sorted(SAMPLES.glob("*.yaml")) for part in file.read_text().split("\n---\n")
+    ]
+    of_kind = [text for text in documents if f"\nkind: {kind.name}\n" in f"\n{text}\n"]
+    return ["```yaml", min(of_kind, key=lambda text: abs(len(text) - 300)), "```", ""] if of_kind else []
 
 
 def _block(model: type[Model]) -> str:

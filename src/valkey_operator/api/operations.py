@@ -34,6 +34,15 @@ Url = Annotated[
 ]
 
 
+def _keeps_data(field: str) -> Rule:
+    return Rule(
+        f"!has(self.{field}.kind) || self.{field}.kind != 'Sentinel'",
+        f"{field}.kind is Sentinel, which keeps no data; name a ValkeyCluster, Valkey or ValkeyPool",
+        field_path=f".{field}.kind",
+        holds=lambda spec: getattr(spec, field).kind != "Sentinel",
+    )
+
+
 class ValkeyUpgradeSpec(Model):
     """A supervised change of version, shard by shard, that can go back."""
 
@@ -198,11 +207,14 @@ class BackupTemplate(Model):
     verify: bool | None = None
     """Load the backup into a server of its own and count the keys; default true."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (_keeps_data("source"),)
+
 
 class ValkeyBackupSpec(BackupTemplate):
     """One backup."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        *BackupTemplate.rules,
         Rule("self == oldSelf", "a backup cannot be changed after creation; make another ValkeyBackup"),
     )
 
@@ -328,6 +340,7 @@ class ValkeyRestoreSpec(Model):
     """The deployment it is put into: a new one, empty. It may have another number of shards, or be of another kind."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        _keeps_data("target"),
         Rule(
             "has(self.backupRef) != has(self.location)",
             "name the backup with exactly one of backupRef and location",

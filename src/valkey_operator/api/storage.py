@@ -49,7 +49,7 @@ class Aof(Model):
     """Keep an append-only file; default false. Turn it on where losing the writes since the last snapshot matters."""
 
     fsync: Literal["always", "everysec", "no"] | None = None
-    """When the file is forced to disk: with every write, every second (default), or when the kernel likes."""
+    """When the file is forced to disk: always (with every write), everysec (default), or no (when the kernel likes)."""
 
     rewrite_percentage: Annotated[int, Field(ge=0, le=10000)] | None = None
     """The file is rewritten when it has grown by this percentage; default 100, 0 never."""

@@ -68,7 +68,7 @@ class Tls(Model):
     """The key of the CA in the Secret; default ca.crt."""
 
     client_auth: Literal["none", "request", "require"] | None = None
-    """Whether clients must show a certificate: no, if they have one, or yes (default)."""
+    """Whether clients show a certificate: none, request (if they have one), or require (default)."""
 
     client_auth_user: Literal["off", "CN", "URI"] | None = None
     """Log clients in as the user that their certificate names; default off. Needs Valkey 9."""

@@ -1,0 +1,58 @@
+"""Condition types and reasons, each with the sentence that people read; one place for status, events, metrics and CLI.
+
+A reason is added here together with the code that gives it, and never renamed: alerts and scripts look for it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """What a condition is about; the sentence says what True means."""
+
+    sentence: str
+
+    def __new__(cls, word: str, sentence: str) -> ConditionType:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.sentence = sentence
+        return member
+
+    READY = "Ready", "it serves reads and writes with all its replicas"
+    PROGRESSING = "Progressing", "the operator is changing something"
+    DEGRADED = "Degraded", "it serves, but something is missing"
+    SLOTS_COVERED = "SlotsCovered", "every one of the 16384 slots has a primary"
+    REPLICATED = "Replicated", "every primary has all its replicas, and they follow"
+    TLS_CONFIGURED = "TLSConfigured", "the certificates in use are valid and every server has them"
+    ACL_SYNCED = "ACLSynced", "every server knows the same users"
+    CONFIG_APPLIED = "ConfigApplied", "every server runs with the configuration asked for"
+    BACKUP_FRESH = "BackupFresh", "the last backup is as young as its schedule promises"
+    PAUSED = "Paused", "the operator leaves it alone but for its certificates"
+    WARNING = "Warning", "something is allowed and risky"
+
+
+class Reason(StrEnum):
+    """Why a condition or a state is as it is; the sentence says it to people."""
+
+    sentence: str
+
+    def __new__(cls, word: str, sentence: str) -> Reason:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.sentence = sentence
+        return member
+
+    CLUSTER_HEALTHY = "ClusterHealthy", "all shards are healthy and all slots assigned"
+    ALL_NODES_HEALTHY = "AllNodesHealthy", "all servers are healthy"
+    INVALID_SPEC = "InvalidSpec", "the values in force cannot work; nothing was changed"
+    NAME_CONFLICT = "NameConflict", "its names would meet those of another deployment"
+    NOT_MANAGED = "NotManaged", "nobody the operator knows made it; it is left alone"
+    NO_REPLICAS = "NoReplicas", "a shard of one pod loses its data with it"
+    PERSISTENCE_WITHOUT_VOLUME = (
+        "PersistenceWithoutVolume",
+        "snapshots or logs are on, but there is no volume for them",
+    )
+    SUSPENDED = "Suspended", "it has no pods because replicas is 0; its volumes are kept"
+    PAUSED = "PausedByUser", "paused is set"
+    UNBOUND = "Unbound", "it was taken out of the operator's hands"
