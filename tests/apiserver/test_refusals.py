@@ -87,3 +87,11 @@ def test_what_the_layering_gave_at_creation_cannot_be_overridden(
             api.patch(path, {"spec": change})
         assert says in str(refused.value)
     api.patch(path, {"spec": {"podManagementType": "statefulset", "persistence": {"enabled": True}}})
+
+
+def test_a_platform_team_may_lower_a_default_size(crds: Cluster, api: Api, namespace: str) -> None:
+    defaults = manifest("ValkeyClusterDefaults", {"persistence": {"size": "20Gi"}}, "defaults")
+    crds.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(defaults))
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/valkeyclusterdefaults/defaults"
+    changed = api.patch(path, {"spec": {"persistence": {"size": "10Gi"}}})
+    assert changed["spec"]["persistence"]["size"] == "10Gi"

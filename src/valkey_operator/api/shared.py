@@ -261,4 +261,12 @@ class Server(Workload):
             )
             for field in ("enabled", "storageClassName")
         ),
+        Rule(
+            "!has(self.persistence) || !has(self.persistence.size) || !has(oldSelf.persistence) || "
+            "!has(oldSelf.persistence.size) || quantity(string(self.persistence.size))"
+            ".compareTo(quantity(string(oldSelf.persistence.size))) >= 0",
+            "persistence.size cannot shrink from %s to %s; volumes only grow",
+            ("oldSelf.persistence.size", "self.persistence.size"),
+            field_path=".persistence.size",
+        ),
     )

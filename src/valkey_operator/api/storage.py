@@ -87,11 +87,4 @@ class Persistence(Model):
             field_path=".size",
             holds=lambda volume: volume.size is None or is_more_than_nothing(volume.size),
         ),
-        Rule(
-            "!has(self.size) || !has(oldSelf.size) || "
-            "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
-            "size cannot shrink from %s to %s; volumes only grow",
-            ("oldSelf.size", "self.size"),
-            field_path=".size",
-        ),
     )
