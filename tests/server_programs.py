@@ -6,6 +6,7 @@ import json
 import shutil
 import tarfile
 from pathlib import Path
+from typing import IO
 
 from devcluster import image_build
 from devcluster.places import cache_root
@@ -36,12 +37,12 @@ def _unpack(archive: Path, root: Path) -> None:
     arriving.rename(root)
 
 
-def _blob(archive: tarfile.TarFile, digest: str) -> tarfile.ExFileObject:
+def _blob(archive: tarfile.TarFile, digest: str) -> IO[bytes]:
     return _member(archive, f"blobs/{digest.replace(':', '/')}")
 
 
-def _member(archive: tarfile.TarFile, name: str) -> tarfile.ExFileObject:
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     found = archive.extractfile(name)
     if found is None:
         raise ValueError(f"{name} is not a file of the archive")
-    return found  # type: ignore[return-value]
+    return found

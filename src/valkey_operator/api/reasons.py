@@ -6,18 +6,23 @@ A reason is added here together with the code that gives it, and never renamed: 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
-class ConditionType(StrEnum):
-    """What a condition is about; the sentence says what True means."""
+class Word(StrEnum):
+    """One word for machines, with its sentence for people."""
 
     sentence: str
 
-    def __new__(cls, word: str, sentence: str) -> ConditionType:
+    def __new__(cls, word: str, sentence: str) -> Self:
         member = str.__new__(cls, word)
         member._value_ = word
         member.sentence = sentence
         return member
+
+
+class ConditionType(Word):
+    """What a condition is about; the sentence says what True means."""
 
     READY = "Ready", "it serves reads and writes with all its replicas"
     PROGRESSING = "Progressing", "the operator is changing something"
@@ -32,16 +37,8 @@ class ConditionType(StrEnum):
     WARNING = "Warning", "something is allowed and risky"
 
 
-class Reason(StrEnum):
+class Reason(Word):
     """Why a condition or a state is as it is; the sentence says it to people."""
-
-    sentence: str
-
-    def __new__(cls, word: str, sentence: str) -> Reason:
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.sentence = sentence
-        return member
 
     CLUSTER_HEALTHY = "ClusterHealthy", "all shards are healthy and all slots assigned"
     ALL_NODES_HEALTHY = "AllNodesHealthy", "all servers are healthy"
