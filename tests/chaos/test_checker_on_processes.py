@@ -1,13 +1,19 @@
 """The checker on local processes: the scenarios of the control without pods, and what needs no pod."""
 
 import asyncio
+import datetime
+import ipaddress
 import os
 import ssl
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.chaos.bare import ACCESS, CLUSTER_OPTIONS, OPTIONS, form_cluster, order
 from tests.chaos.cluster_target import ClusterTarget
@@ -91,9 +97,21 @@ async def test_the_checker_writes_over_tls_with_a_password(tmp_path: Path) -> No
 
 
 def make_certificate(folder: Path) -> tuple[str, str]:
-    certificate, key = str(folder / "certificate.pem"), str(folder / "key.pem")
-    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1")
-    name = ("-subj", "/CN=checker", "-addext", f"subjectAltName=IP:{LOOPBACK}")
-    command = ["openssl", "req", "-x509", *kind, *name, "-out", certificate, "-keyout", key]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-    return certificate, key
+    """A certificate for the loopback address that signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "checker")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOOPBACK))])
+    certificate = (
+        x509.CertificateBuilder(subject_name=name, issuer_name=name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return str(files[0]), str(files[1])

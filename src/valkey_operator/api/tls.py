@@ -111,7 +111,7 @@ class Tls(Model):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.policyRef) || self.policyRef.name == '' || "
+            "!has(self.policyRef) || "
             "[has(self.certificateRef), has(self.issuerRef), has(self.certKey), has(self.keyKey), has(self.caKey), "
             "has(self.clientAuth), has(self.clientAuthUser), has(self.minVersion), has(self.protocols), "
             "has(self.ciphers), has(self.dhParamsRef), has(self.port), has(self.disablePlaintextPort), "
