@@ -1,0 +1,224 @@
+"""Where the API server is and how to get in: from kubeconfig files, or from inside a pod.
+
+Certificates in files are read again when they change, so a rotated CA needs no restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from valkey_operator.kube.credentials import Credentials, Fixed, Identity, Plugin, TokenFile
+from valkey_operator.kube.errors import Misconfigured
+
+POD_FILES = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# How long a changed certificate file may go unnoticed.
+FILES_AGE = 10.0
+
+Source = bytes | Path
+Entry = Mapping[str, Any]
+
+
+@dataclass
+class Tls:
+    """Whom we trust and what we show; `context` is rebuilt when a file or the shown certificate changes."""
+
+    authority: Source | None = None
+    certificate: Source | None = None
+    key: Source | None = field(default=None, repr=False)
+    server_name: str | None = None
+    verify: bool = True
+    _context: ssl.SSLContext | None = None
+    _made_of: object = None
+    _looked_at: float = float("-inf")
+
+    def context(self, identity: Identity) -> ssl.SSLContext:
+        now = time.monotonic()
+        known = self._context
+        if known is not None and now - self._looked_at <= FILES_AGE and not identity.certificate:
+            return known
+        try:
+            made_of = (*map(_version, (self.authority, self.certificate, self.key)), identity.certificate)
+            if known is None or made_of != self._made_of:
+                known = self._build(identity)
+        except Misconfigured:
+            if known is None:
+                raise
+            return known  # half of a rotation: what was good goes on, and the next call looks again
+        self._context, self._made_of, self._looked_at = known, made_of, now
+        return known
+
+    def _build(self, identity: Identity) -> ssl.SSLContext:
+        certificate, key = self.certificate, self.key
+        if identity.certificate:
+            certificate, key = identity.certificate, identity.key
+        try:
+            authority = None if self.authority is None else _content(self.authority).decode()
+            context = ssl.create_default_context(cadata=authority)
+            if not self.verify:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            if certificate is not None and key is not None:
+                _load_pair(context, _content(certificate), _content(key))
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"the certificates for the API server cannot be used: {error}") from None
+        return context
+
+
+@dataclass
+class Access:
+    """Everything needed to ask one API server."""
+
+    server: str
+    tls: Tls | None = None
+    credentials: Credentials = field(default_factory=Fixed)
+    namespace: str = "default"
+    proxy: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def find(context: str | None = None) -> Access:
+    """Inside a pod the pod's own account, else the user's kubeconfig, as kubectl would choose."""
+    if context is None and "KUBECONFIG" not in os.environ and (POD_FILES / "token").exists():
+        return from_pod()
+    return from_kubeconfig(context=context)
+
+
+def from_pod(files: Path = POD_FILES) -> Access:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise Misconfigured("this is no pod: KUBERNETES_SERVICE_HOST and _PORT are not set")
+    place = files / "namespace"
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        tls=Tls(authority=files / "ca.crt"),
+        credentials=TokenFile(files / "token"),
+        namespace=place.read_text().strip() if place.exists() else "default",
+    )
+
+
+def from_kubeconfig(paths: str | None = None, context: str | None = None) -> Access:
+    """The named context, else the current one, of all files in `paths` (or KUBECONFIG); the first file wins."""
+    named = paths or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    files = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
+    merged = _Merged()
+    for file in files:
+        if file.exists():
+            merged.add(file)
+    if not merged.found:
+        raise Misconfigured(f"no kubeconfig at {named}; set KUBECONFIG or run inside a pod")
+    return merged.access(context)
+
+
+class _Merged:
+    """Several kubeconfig files as one: per name, what came first stays."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self._current = ""
+        self._entries: dict[str, dict[str, tuple[Entry, Path]]] = {"cluster": {}, "user": {}, "context": {}}
+
+    def add(self, file: Path) -> None:
+        try:
+            content = yaml.safe_load(file.read_text()) or {}
+        except (OSError, yaml.YAMLError) as error:
+            raise Misconfigured(f"the kubeconfig {file} cannot be read: {error}") from None
+        if not isinstance(content, dict):
+            raise Misconfigured(f"the kubeconfig {file} is not a kubeconfig: it holds no map")
+        self.found = True
+        self._current = self._current or content.get("current-context") or ""
+        for sort, known in self._entries.items():
+            for entry in content.get(f"{sort}s") or ():
+                known.setdefault(entry["name"], (entry.get(sort) or {}, file.parent))
+
+    def access(self, context: str | None) -> Access:
+        name = context or self._current
+        if not name:
+            raise Misconfigured("the kubeconfig has no current-context; name a context")
+        chosen, _ = self._named("context", name)
+        cluster, cluster_folder = self._named("cluster", chosen.get("cluster", ""))
+        user, user_folder = self._named("user", chosen["user"]) if chosen.get("user") else ({}, Path())
+        tls = Tls(
+            authority=_source(cluster, "certificate-authority", cluster_folder),
+            certificate=_source(user, "client-certificate", user_folder),
+            key=_source(user, "client-key", user_folder),
+            server_name=cluster.get("tls-server-name"),
+            verify=not cluster.get("insecure-skip-tls-verify", False),
+        )
+        server = str(cluster.get("server", "")).rstrip("/")
+        return Access(
+            server=server,
+            tls=tls if server.startswith("https:") else None,
+            credentials=_credentials(user, user_folder, name),
+            namespace=chosen.get("namespace") or "default",
+            proxy=cluster.get("proxy-url"),
+            headers={"Impersonate-User": user["as"]} if user.get("as") else {},
+        )
+
+    def _named(self, sort: str, name: str) -> tuple[Entry, Path]:
+        if name not in self._entries[sort]:
+            known = ", ".join(sorted(self._entries[sort])) or "none"
+            raise Misconfigured(f"the kubeconfig has no {sort} {name!r}; it has: {known}")
+        return self._entries[sort][name]
+
+
+def _credentials(user: Entry, folder: Path, context: str) -> Credentials:
+    if "auth-provider" in user:
+        raise Misconfigured(
+            f"context {context!r} uses an auth-provider, which Kubernetes has removed; use an exec plugin"
+        )
+    if "exec" in user:
+        asked = user["exec"]
+        command = asked["command"]
+        if "/" in command:
+            command = str(folder / command)
+        variables = {pair["name"]: pair["value"] for pair in asked.get("env") or ()}
+        arguments = [command, *(asked.get("args") or ())]
+        version = asked.get("apiVersion", "client.authentication.k8s.io/v1")
+        return Plugin(arguments, variables, version, asked.get("installHint") or "")
+    if "tokenFile" in user:
+        return TokenFile(folder / user["tokenFile"])
+    return Fixed(Identity(token=user.get("token", "")))
+
+
+def with_token(access: Access, token: str) -> Access:
+    """The same server for another user: no client certificate, only this token."""
+    tls = access.tls and replace(access.tls, certificate=None, key=None, _context=None, _made_of=None)
+    return replace(access, tls=tls, credentials=Fixed(Identity(token=token)))
+
+
+def _source(entry: Entry, name: str, folder: Path) -> Source | None:
+    if entry.get(f"{name}-data"):
+        return base64.b64decode(entry[f"{name}-data"])
+    return folder / entry[name] if entry.get(name) else None
+
+
+def _content(source: Source) -> bytes:
+    return source.read_bytes() if isinstance(source, Path) else source
+
+
+def _version(source: Source | None) -> object:
+    """Equal as long as the source is the same."""
+    if not isinstance(source, Path):
+        return None
+    try:
+        status = source.stat()
+    except OSError as error:
+        raise Misconfigured(f"{source} cannot be read: {error.strerror}") from None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """The ssl module takes a pair only from a file: one that nobody else can read, for a moment."""
+    with tempfile.NamedTemporaryFile() as pair:
+        pair.write(certificate + b"\n" + key)
+        pair.flush()
+        context.load_cert_chain(pair.name)

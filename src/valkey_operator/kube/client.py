@@ -1,0 +1,369 @@
+"""Asks one API server: requests with a time limit each, and typed answers.
+
+It waits and asks again where the server says so (429, Retry-After) and shows a new token when the old one is
+refused; everything else is the caller's to decide. With a `Fence` no write leaves this process unless it
+leads, and none may take longer than it leads for sure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from valkey_operator.kube import errors, metrics, transport
+from valkey_operator.kube.access import Access
+from valkey_operator.kube.credentials import Identity
+from valkey_operator.kube.objects import Key, Page
+from valkey_operator.kube.resources import EVERYTHING, PODS, Resource, Selection
+
+T = TypeVar("T")
+JsonObject = dict[str, Any]
+Body = Mapping[str, Any] | msgspec.Struct | list[JsonObject]
+Pairs = Mapping[str, str]
+
+REQUEST_LIMIT = 30.0
+PAGE = 500
+CONCURRENT_REQUESTS = 32
+PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing to ask. `asked` says it to people, `verb` to metrics."""
+
+    verb: str
+    method: str
+    path: str
+    asked: str
+    body: Body | None = None
+    query: Pairs = field(default_factory=dict)
+    headers: Pairs = field(default_factory=dict)
+
+
+class Client:
+    """One API server, asked as one user. Use it as a context manager: it holds connections."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        agent: str = "valkey-operator",
+        fence: transport.Fence | None = None,
+        limit: float = REQUEST_LIMIT,
+    ) -> None:
+        self.access = access
+        self.limit = limit
+        self.agent = agent
+        self._fence = fence
+        self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    # Reading
+
+    async def get(self, resource: Resource, key: Key, type_: type[T], subresource: str = "") -> T:
+        return await self.ask(_about("get", "GET", resource, key, subresource), type_)
+
+    async def pages(
+        self,
+        resource: Resource,
+        type_: type[T],
+        namespace: str = "",
+        selection: Selection = EVERYTHING,
+        size: int = PAGE,
+    ) -> AsyncIterator[Page[T]]:
+        """A consistent list, page by page. `Gone` in the middle means: begin again."""
+        query = {**selection.query(), **({"limit": str(size)} if size else {})}
+        headers = selection.accept("PartialObjectMetadataList")
+        while True:
+            path, asked = resource.collection(namespace), _asked("list", resource, namespace)
+            request = Request("list", "GET", path, asked, query=query, headers=headers)
+            page: Page[T] = await self.ask(request, Page[type_])  # type: ignore[valid-type]
+            yield page
+            if not page.metadata.continue_:
+                return
+            query = {**query, "continue": page.metadata.continue_}
+
+    async def list_all(
+        self, resource: Resource, type_: type[T], namespace: str = "", selection: Selection = EVERYTHING
+    ) -> list[T]:
+        pages = self.pages(resource, type_, namespace, selection)
+        return [item async for page in pages for item in page.items or ()]
+
+    async def watch(
+        self, resource: Resource, namespace: str, selection: Selection, version: str, idle: float
+    ) -> AsyncIterator[list[bytes]]:
+        """The lines of a watch as they come, several at once where they came so.
+
+        Ends when the server ends it; raises `Unreachable` when nothing, not even a bookmark, came for `idle`
+        seconds.
+        """
+        # The server would choose 30 to 60 minutes; shorter ends spread load and find a moved server.
+        lasting = str(random.randint(240, 420))  # noqa: S311 - spread, not secrecy
+        wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query = {**selection.query(), **wanted, "timeoutSeconds": lasting}
+        headers = selection.accept("PartialObjectMetadata")
+        asked = _asked("watch", resource, namespace)
+        request = Request("watch", "GET", resource.collection(namespace), asked, query=query, headers=headers)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle)
+        started = time.monotonic()
+        try:
+            async with self._send(request, None, timeout, await self._who()) as response:
+                _count("watch", str(response.status), started)
+                await _refuse(response, asked)
+                async for lines in transport.lines(response.content):
+                    yield lines
+        except transport.FAILURES as error:
+            raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
+
+    # Writing
+
+    async def create(
+        self, resource: Resource, namespace: str, body: Body, type_: type[T], manager: str = ""
+    ) -> T:
+        path, asked = resource.collection(namespace), _asked("create", resource, namespace)
+        return await self.ask(Request("create", "POST", path, asked, body, _managed(manager)), type_)
+
+    async def apply(
+        self,
+        resource: Resource,
+        key: Key,
+        body: Body,
+        type_: type[T],
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        """Server-side apply: the fields of `body` become this manager's, those it no longer names go."""
+        query = {
+            "fieldManager": manager,
+            "force": str(force).lower(),
+            **({"dryRun": "All"} if dry_run else {}),
+        }
+        headers = {"Content-Type": PATCHES["apply"]}
+        request = _about("apply", "PATCH", resource, key, subresource, body, query, headers)
+        return await self.ask(request, type_)
+
+    async def patch(
+        self,
+        resource: Resource,
+        key: Key,
+        body: Body,
+        type_: type[T],
+        *,
+        form: Literal["merge", "json"] = "merge",
+        manager: str = "",
+        subresource: str = "",
+    ) -> T:
+        headers = {"Content-Type": PATCHES[form]}
+        request = _about("patch", "PATCH", resource, key, subresource, body, _managed(manager), headers)
+        return await self.ask(request, type_)
+
+    async def replace(
+        self, resource: Resource, key: Key, body: Body, type_: type[T], subresource: str = ""
+    ) -> T:
+        """PUT: refused with `Conflict` unless `body` carries the resourceVersion that is current."""
+        return await self.ask(_about("replace", "PUT", resource, key, subresource, body), type_)
+
+    async def delete(
+        self,
+        resource: Resource,
+        key: Key,
+        *,
+        uid: str = "",
+        version: str = "",
+        propagation: str = "Background",
+        grace: int | None = None,
+    ) -> None:
+        """Delete exactly the object that was seen: with `uid` or `version` another one is never hit."""
+        conditions = {"uid": uid, "resourceVersion": version}
+        body: JsonObject = {
+            "preconditions": {name: value for name, value in conditions.items() if value},
+            "propagationPolicy": propagation,
+        }
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        await self.ask(_about("delete", "DELETE", resource, key, body=body), msgspec.Raw)
+
+    async def evict(self, key: Key, *, uid: str = "", dry_run: bool = False) -> None:
+        """Ask a pod to go; `DisruptionRefused` when a budget holds it."""
+        options: JsonObject = {"dryRun": ["All"]} if dry_run else {}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        metadata = {"name": key.name, "namespace": key.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        await self.ask(_about("evict", "POST", PODS, key, "eviction", body), msgspec.Raw)
+
+    # How
+
+    async def ask(self, request: Request, type_: type[T], limit: float | None = None) -> T:
+        """Ask, and ask again as long as the server says "later" and the time limit holds."""
+        ends = time.monotonic() + (self.limit if limit is None else limit)
+        renewed = False
+        while True:
+            try:
+                return _decode(await self._once(request, ends - time.monotonic()), type_, request.asked)
+            except errors.Unauthorized:
+                if renewed or not self.access.credentials.forget():
+                    raise
+                renewed = True
+            except errors.Throttled as full:
+                pause = full.retry_after * random.uniform(1.0, 1.25)  # noqa: S311 - spread, not secrecy
+                if time.monotonic() + pause >= ends:
+                    raise
+                await asyncio.sleep(pause)
+
+    async def websocket(
+        self, path: str, query: list[tuple[str, str]], asked: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """An upgraded connection to a pod, in the channel protocol of exec and port-forward."""
+        who = await self._who()
+        try:
+            return await self._session().ws_connect(
+                f"{self.access.server}{path}",
+                params=query,
+                headers=self._headers(who),
+                protocols=transport.CHANNELS,
+                max_msg_size=0,
+                **self._way(who),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise errors.refusal(error.status, {}, error.message.encode(), asked) from error
+        except transport.FAILURES as error:
+            raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
+
+    async def _once(self, request: Request, left: float) -> bytes:
+        fence = self._fence if request.method != "GET" else None
+        if fence is not None:
+            left = min(left, fence.time_left())
+        body = (
+            None if request.body is None else transport.FencedBody(msgspec.json.encode(request.body), fence)
+        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT)
+        started, code = time.monotonic(), "unreachable"
+        try:
+            async with asyncio.timeout(left), self._slots:
+                who = await self._who()
+                async with self._send(request, body, timeout, who) as response:
+                    code = str(response.status)
+                    await _refuse(response, request.asked)
+                    return await response.read()
+        except transport.FAILURES as error:
+            if body is not None and body.held_back is not None:
+                raise body.held_back from None
+            raise errors.Unreachable(f"{request.asked}: {transport.words(error)}") from error
+        finally:
+            _count(request.verb, code, started)
+
+    async def _who(self) -> Identity:
+        return await self.access.credentials.identity()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = transport.session()
+        return self._opened
+
+    def _headers(self, who: Identity) -> dict[str, str]:
+        shown = {"Authorization": f"Bearer {who.token}"} if who.token else {}
+        # Inside a cluster, compressing costs the server more than the network.
+        return {"User-Agent": self.agent, "Accept-Encoding": "identity", **self.access.headers, **shown}
+
+    def _way(self, who: Identity) -> JsonObject:
+        options: JsonObject = {"proxy": self.access.proxy}
+        if self.access.tls is not None:
+            options["ssl"] = self.access.tls.context(who)
+            options["server_hostname"] = self.access.tls.server_name
+        return options
+
+    def _send(
+        self,
+        request: Request,
+        body: transport.FencedBody | None,
+        timeout: aiohttp.ClientTimeout,
+        who: Identity,
+    ) -> aiohttp.client._RequestContextManager:
+        content = {"Content-Type": "application/json", "Accept": "application/json"}
+        return self._session().request(
+            request.method,
+            f"{self.access.server}{request.path}",
+            params=request.query,
+            headers={**self._headers(who), **content, **request.headers},
+            data=body,
+            timeout=timeout,
+            allow_redirects=False,
+            **self._way(who),
+        )
+
+
+@functools.cache
+def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
+
+
+def _decode(answer: bytes, type_: type[T], asked: str) -> T:
+    if type_ is msgspec.Raw:
+        return msgspec.Raw(answer)  # type: ignore[return-value]  # the caller wants it as it came
+    try:
+        value: T = decoder(type_).decode(answer)  # type: ignore[arg-type]
+    except msgspec.MsgspecError as error:
+        raise errors.Unreadable(f"{asked}: the answer cannot be read: {error}") from error
+    return value
+
+
+def _count(verb: str, code: str, started: float) -> None:
+    metrics.REQUESTS.labels(verb, code).inc()
+    metrics.REQUEST_SECONDS.labels(verb).observe(time.monotonic() - started)
+
+
+async def _refuse(response: aiohttp.ClientResponse, asked: str) -> None:
+    if response.status >= 400:
+        raise errors.refusal(response.status, response.headers, await response.read(), asked)
+
+
+def _about(
+    verb: str,
+    method: str,
+    resource: Resource,
+    key: Key,
+    subresource: str = "",
+    body: Body | None = None,
+    query: Pairs | None = None,
+    headers: Pairs | None = None,
+) -> Request:
+    tail = f" ({subresource})" if subresource else ""
+    asked = f"{verb} {resource} {key}{tail}"
+    return Request(verb, method, resource.path(key, subresource), asked, body, query or {}, headers or {})
+
+
+def _asked(verb: str, resource: Resource, namespace: str) -> str:
+    return f"{verb} {resource}" + (f" in {namespace}" if namespace else "")
+
+
+def _managed(manager: str) -> Pairs:
+    return {"fieldManager": manager} if manager else {}

@@ -1,0 +1,161 @@
+"""Who we are to the API server: a token that may be rotated under us, or a program that makes one.
+
+A token never enters a log, an error or a process argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from valkey_operator.kube.errors import Misconfigured
+
+# Kubernetes writes a new token well before the old one ends (at 80 % of its life, of at least ten minutes).
+TOKEN_FILE_AGE = 60.0
+PLUGIN_LIMIT = 60.0
+EXPIRY_MARGIN = 30.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What one request shows: a bearer token, or a certificate with its key in PEM, or neither."""
+
+    token: str = field(default="", repr=False)
+    certificate: bytes = b""
+    key: bytes = field(default=b"", repr=False)
+
+
+class Credentials(Protocol):
+    async def identity(self) -> Identity: ...
+
+    def forget(self) -> bool:
+        """The server refused this identity; True when the next one may be another."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The same identity for ever."""
+
+    shown: Identity = Identity()
+
+    async def identity(self) -> Identity:
+        return self.shown
+
+    def forget(self) -> bool:
+        return False
+
+
+@dataclass
+class TokenFile:
+    """A token that somebody else keeps fresh in a file."""
+
+    path: Path
+    clock: Callable[[], float] = time.monotonic
+    _shown: Identity | None = None
+    _read_at: float = 0.0
+
+    async def identity(self) -> Identity:
+        if self._shown is None or self.clock() - self._read_at > TOKEN_FILE_AGE:
+            try:
+                token = self.path.read_text().strip()
+            except OSError as error:
+                raise Misconfigured(f"the token file {self.path} cannot be read: {error.strerror}") from None
+            self._shown, self._read_at = Identity(token), self.clock()
+        return self._shown
+
+    def forget(self) -> bool:
+        """A token read a moment ago will not get better by reading it again."""
+        stale = self._shown is not None and self.clock() - self._read_at > 1
+        self._shown = None
+        return stale
+
+
+class _PluginStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _PluginAnswer(msgspec.Struct):
+    status: _PluginStatus
+
+
+@dataclass
+class Plugin:
+    """A program named in the kubeconfig that prints an ExecCredential."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    api_version: str
+    hint: str = ""
+    _shown: Identity | None = None
+    _expires: datetime | None = None
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def identity(self) -> Identity:
+        async with self._asking:
+            if self._shown is None or self._is_ending():
+                self._shown = await self._ask()
+            return self._shown
+
+    def forget(self) -> bool:
+        known, self._shown = self._shown is not None, None
+        return known
+
+    def _is_ending(self) -> bool:
+        if self._expires is None:
+            return False
+        return (self._expires - datetime.now(UTC)).total_seconds() < EXPIRY_MARGIN
+
+    async def _ask(self) -> Identity:
+        wish = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        told = msgspec.json.encode(wish).decode()
+        environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": told}
+        name = self.command[0]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command, env=environment, stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as error:
+            hint = f"; {self.hint}" if self.hint else ""
+            problem = f"the credential program {name} cannot be run: {error.strerror}{hint}"
+            raise Misconfigured(problem) from None
+        answer, complaint = await _finish(process, name)
+        if process.returncode:
+            last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+            raise Misconfigured(
+                f"the credential program {name} failed: {' '.join(last) or 'it said nothing'}"
+            )
+        return self._read(answer, name)
+
+    def _read(self, answer: bytes, name: str) -> Identity:
+        try:
+            status = msgspec.json.decode(answer, type=_PluginAnswer).status
+        except msgspec.MsgspecError:
+            raise Misconfigured(f"the credential program {name} printed no ExecCredential") from None
+        self._expires = status.expiration_timestamp
+        pair = status.client_certificate_data.encode(), status.client_key_data.encode()
+        return Identity(status.token, *pair)
+
+
+async def _finish(process: asyncio.subprocess.Process, name: str) -> tuple[bytes, bytes]:
+    try:
+        async with asyncio.timeout(PLUGIN_LIMIT):
+            return await process.communicate()
+    except TimeoutError:
+        raise Misconfigured(f"the credential program {name} did not end in {PLUGIN_LIMIT:.0f} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

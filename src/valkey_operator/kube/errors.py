@@ -1,0 +1,137 @@
+"""What can go wrong when the Kubernetes API is asked, one class per thing a caller may do about it.
+
+Texts are for people: what was asked, what the server said, what to do. They never carry a body that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from valkey_operator.kube.objects import StatusAnswer
+
+# The server's name for the flow that was full; the only trace that priority and fairness leaves in an answer.
+FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
+
+
+class KubeError(Exception):
+    """Anything the Kubernetes API, or the way to it, may answer."""
+
+
+class Unreachable(KubeError):
+    """No answer: whether a write took place is not known."""
+
+
+class NotLeader(KubeError):
+    """This process may not write: it does not lead, or cannot be sure that it still does."""
+
+
+class Unreadable(KubeError):
+    """The answer is not what the projection expects; the text names the field."""
+
+
+class Misconfigured(KubeError):
+    """The kubeconfig, the credentials or the certificates cannot be used; the text says which and why."""
+
+
+class ApiError(KubeError):
+    """The server refused; `code` is its HTTP status."""
+
+    def __init__(self, code: int, status: StatusAnswer, asked: str) -> None:
+        super().__init__(f"{asked}: {status.message or f'the API server answered {code}'}")
+        self.code = code
+        self.status = status
+
+
+class NotFound(ApiError):
+    """There is no such object, or no such kind."""
+
+
+class Forbidden(ApiError):
+    """A permission is missing; the server's text names user, verb and resource."""
+
+
+class Unauthorized(ApiError):
+    """The server does not know who asks."""
+
+
+class Invalid(ApiError):
+    """The object breaks a rule of its kind."""
+
+
+class Conflict(ApiError):
+    """The object changed since it was read."""
+
+
+class AlreadyExists(Conflict):
+    """The name is taken."""
+
+
+class OwnershipConflict(Conflict):
+    """Another field manager owns what was applied; `owners` maps each such field to the manager's name."""
+
+    def __init__(self, code: int, status: StatusAnswer, asked: str) -> None:
+        super().__init__(code, status, asked)
+        causes = status.details.causes if status.details else ()
+        self.owners: Mapping[str, str] = {
+            cause.field: _manager(cause.message) for cause in causes if cause.reason == "FieldManagerConflict"
+        }
+
+
+class Gone(ApiError):
+    """The resourceVersion or the page is too old: list again."""
+
+
+class DisruptionRefused(ApiError):
+    """A PodDisruptionBudget does not allow this eviction now."""
+
+
+class Throttled(ApiError):
+    """The server is full; `retry_after` seconds is its own wish, `flow` the priority-and-fairness schema."""
+
+    def __init__(self, code: int, status: StatusAnswer, asked: str, retry_after: float, flow: str) -> None:
+        super().__init__(code, status, asked)
+        self.retry_after = retry_after
+        self.flow = flow
+
+
+class ServerFault(ApiError):
+    """The server failed (5xx); it may be asked again."""
+
+
+_BY_CODE: Mapping[int, type[ApiError]] = {
+    401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid,
+}  # fmt: skip
+_BY_REASON: Mapping[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone}
+
+
+def refusal(code: int, headers: Mapping[str, str], body: bytes, asked: str) -> ApiError:
+    """The error for an answer of 400 or above."""
+    status = read_status(body)
+    causes = {cause.reason for cause in status.details.causes} if status.details else set()
+    if "FieldManagerConflict" in causes:
+        return OwnershipConflict(code, status, asked)
+    if "DisruptionBudget" in causes:
+        return DisruptionRefused(code, status, asked)
+    retry_after = headers.get("Retry-After", "")
+    if code == 429 or (code >= 500 and retry_after.isdigit()):
+        wait = float(retry_after) if retry_after.isdigit() else 1.0
+        return Throttled(code, status, asked, wait, headers.get(FLOW_SCHEMA, ""))
+    if code >= 500:
+        return ServerFault(code, status, asked)
+    return _BY_REASON.get(status.reason, _BY_CODE.get(code, ApiError))(code, status, asked)
+
+
+def read_status(body: bytes) -> StatusAnswer:
+    """A Status object, or one made of whatever a proxy in between has said."""
+    try:
+        return msgspec.json.decode(body, type=StatusAnswer)
+    except msgspec.MsgspecError:
+        return StatusAnswer(message=body[:200].decode(errors="replace").strip())
+
+
+def _manager(message: str) -> str:
+    """The name in `conflict with "kubectl-edit" using apps/v1`."""
+    parts = message.split('"')
+    return parts[1] if len(parts) > 2 else message

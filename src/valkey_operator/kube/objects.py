@@ -1,0 +1,134 @@
+"""What every Kubernetes object has, as small frozen structs: projections extend `Object` by the fields they read.
+
+`gc=False`: trees cannot form cycles, and a cache of thousands must not be walked by the collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+NONE: Mapping[str, str] = {}
+
+
+class Key(NamedTuple):
+    """Where an object is; cluster-wide objects have no namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The start of every projection: only the fields it declares are kept of what comes over the wire."""
+
+
+class OwnerReference(Fields, frozen=True, gc=False):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ManagedFields(Fields, frozen=True, gc=False):
+    """One manager's entry: which fields are its own. `fields_v1` stays as it came, to be read when needed."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+
+
+class Metadata(Fields, frozen=True, gc=False):
+    """What is kept of every object's metadata; managed fields only where `ManagedMetadata` is asked for."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+    labels: Mapping[str, str] = NONE
+    annotations: Mapping[str, str] = NONE
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ManagedMetadata(Metadata, frozen=True, gc=False):
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class Object(Fields, frozen=True, gc=False):
+    """The least a cache holds; projections add what they read."""
+
+    metadata: Metadata
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name)
+
+
+class ManagedObject(Object, frozen=True, gc=False):
+    """For objects we apply: with the record of who owns which field. Works with metadata-only watches."""
+
+    metadata: ManagedMetadata
+
+
+class Cause(Fields, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(Fields, frozen=True, gc=False):
+    name: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class StatusAnswer(Fields, frozen=True, gc=False):
+    """The server's own answer in place of an object: a refusal, or the end of a delete."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class ListMetadata(Fields, frozen=True, gc=False):
+    resource_version: str = ""
+    # The field's name on the wire is a word of Python's.
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+T = TypeVar("T")
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """One page of a list. A list may come as null where it is empty."""
+
+    metadata: ListMetadata
+    items: list[T] | None = None
+
+
+class WatchEvent(msgspec.Struct):
+    """One line of a watch; the object is read only when its type is known."""
+
+    type: str
+    object: msgspec.Raw
+
+
+def controlled_by(item: Object, kind: str) -> str | None:
+    """The name of the controlling owner of that kind, in the object's own namespace."""
+    for owner in item.metadata.owner_references:
+        if owner.controller and owner.kind == kind:
+            return owner.name
+    return None
