@@ -14,7 +14,7 @@ PER_SCAN = 1000
 TROUBLE = (Unsettled, NotSent, Unanswered, ErrorReply)
 
 
-class NoFinalRead(Exception):  # noqa: N818 (the judge reports it)
+class NoFinalRead(Exception):
     """The servers did not heal in time to be read."""
 
 

@@ -25,7 +25,7 @@ from tests.chaos.slots import SlotRange
 T = TypeVar("T")
 
 
-class Unreadable(Exception):  # noqa: N818 (it carries the sentence for the person who asked)
+class Unreadable(Exception):
     """The file is no complete history."""
 
 

@@ -12,7 +12,7 @@ PrimarySource: TypeAlias = Address | Callable[[], Address | Awaitable[Address]]
 ReplicaSource: TypeAlias = Callable[[], Sequence[Address]]
 
 
-class Unsettled(Exception):  # noqa: N818 (a finding about the servers)
+class Unsettled(Exception):
     """The servers do not agree, or do not say, who holds the data."""
 
 

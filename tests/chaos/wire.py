@@ -15,15 +15,15 @@ Reply: TypeAlias = "int | str | list[Reply] | None"
 Word: TypeAlias = str | int
 
 
-class NotSent(Exception):  # noqa: N818 (it is a finding, not a mistake)
+class NotSent(Exception):
     """Not one byte of the command left this side."""
 
 
-class Unanswered(Exception):  # noqa: N818
+class Unanswered(Exception):
     """The command may have reached the server, and nobody knows whether it ran."""
 
 
-class ErrorReply(Exception):  # noqa: N818
+class ErrorReply(Exception):
     """The server answered with an error; its text starts with the code."""
 
 

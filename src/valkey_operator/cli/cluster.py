@@ -1,34 +1,67 @@
-"""Reads custom resources through the user's own kubectl, with the user's own context and rights."""
+"""The cluster that a command asks: chosen as kubectl chooses it, and asked with the user's own rights.
+
+What talks to Kubernetes is imported only when a command asks: the others answer at once.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-from typing import Any
+import argparse
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from valkey_operator.api.kinds import GROUP
+from valkey_operator.api.kinds import GROUP, KINDS, VERSION
 from valkey_operator.cli.command import Problem
 
+if TYPE_CHECKING:
+    from valkey_operator.kube.client import Client
 
-def get(kind: str, name: str, namespace: str | None) -> dict[str, Any] | None:
-    """One object, or None when there is none of that name."""
-    place = [f"--namespace={namespace}"] if namespace else []
-    found = _kubectl("get", f"{kind.lower()}.{GROUP}", name, "--ignore-not-found", "--output=json", *place)
-    parsed: dict[str, Any] | None = json.loads(found) if found.strip() else None
-    return parsed
+LIMIT = 30.0
+PLURALS = {kind.name: kind.plural_name for kind in KINDS}
 
 
-def _kubectl(*arguments: str) -> str:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """kubectl's own, by kubectl's names; it hands a plugin only those that follow the plugin's name."""
+    parser.add_argument("--namespace", "-n", help="default: that of the context")
+    parser.add_argument("--context", help="default: the current one of the kubeconfig")
+    parser.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Custom resources of one cluster; `namespace` is the one that the user means."""
+
+    client: Client
+    namespace: str
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
+        """One object, or None when there is none of that name."""
+        from valkey_operator.kube import errors, objects, resources  # noqa: PLC0415 - see above
+
+        resource = resources.Resource(kind, PLURALS[kind], GROUP, VERSION)
+        key = objects.Key(namespace or self.namespace, name)
+        try:
+            found: dict[str, Any] = await self.client.get(resource, key, dict)
+        except errors.NotFound as missing:
+            if missing.status.reason == "NotFound":
+                return None
+            raise Problem(f"the cluster knows no {kind}: its CRDs are not installed") from None
+        return found
+
+
+def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[str]]) -> str:
+    import asyncio  # noqa: PLC0415 - see above
+
+    from valkey_operator.kube import access, client, errors  # noqa: PLC0415
+
+    async def asked() -> str:
+        found = access.find(options.kubeconfig, options.context)
+        async with client.Client(found, agent="kubectl-valkey", limit=LIMIT) as opened:
+            return await question(Cluster(opened, options.namespace or found.namespace))
+
     try:
-        done = subprocess.run(
-            ["kubectl", *arguments], capture_output=True, text=True, timeout=30, check=False
-        )
-    except FileNotFoundError:
-        raise Problem("kubectl is not on the PATH") from None
-    except subprocess.TimeoutExpired:
-        raise Problem("the cluster does not answer within 30 s; look at `kubectl cluster-info`") from None
-    if done.returncode:
-        raise Problem(
-            done.stderr.strip().removeprefix("Error from server: ") or "kubectl failed and said nothing"
-        )
-    return done.stdout
+        return asyncio.run(asked())
+    except errors.Unreachable as error:
+        raise Problem(f"{error}; look at `kubectl cluster-info`") from None
+    except errors.KubeError as error:
+        raise Problem(str(error)) from None

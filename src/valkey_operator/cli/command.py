@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-class Problem(Exception):  # noqa: N818 - it is read as "Problem: …"
+class Problem(Exception):
     """One sentence for the user; shown as it is, without a trace."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from valkey_operator.api.layers import APPLIES, Effective, Layer, effective, lines
 from valkey_operator.api.validation import faults
 from valkey_operator.cli import cluster
+from valkey_operator.cli.cluster import Cluster
 from valkey_operator.cli.command import Command, Problem
 
 DEFAULTS = "ValkeyClusterDefaults"
@@ -16,21 +17,24 @@ DEFAULTS = "ValkeyClusterDefaults"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", help=", ".join(kind.lower() for kind in APPLIES))
     parser.add_argument("name")
-    parser.add_argument("--namespace", "-n", help="default: that of the context")
+    cluster.add_arguments(parser)
     parser.add_argument("--operator-namespace", default="valkey-system", help="default: valkey-system")
     parser.add_argument("--set-only", action="store_true", help="leave out what is built in")
 
 
 def run(options: argparse.Namespace) -> str:
     kind = _kind(options.kind)
-    found = cluster.get(kind, options.name, options.namespace)
+    return cluster.ask(options, lambda asked: _show(options, kind, asked))
+
+
+async def _show(options: argparse.Namespace, kind: str, asked: Cluster) -> str:
+    found = await asked.get(kind, options.name)
     if found is None:
         raise Problem(
             f"there is no {kind} {options.name} in this namespace; `kubectl get valkey-all -A` lists all"
         )
-    result = effective(
-        kind, _spec(kind, found), _layers(found["metadata"]["namespace"], options.operator_namespace)
-    )
+    layers = await _layers(asked, found["metadata"]["namespace"], options.operator_namespace)
+    result = effective(kind, _spec(kind, found), layers)
     return table(kind, result, set_only=options.set_only)
 
 
@@ -46,10 +50,10 @@ def _spec(kind: str, found: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _layers(namespace: str, operator_namespace: str) -> list[Layer]:
+async def _layers(asked: Cluster, namespace: str, operator_namespace: str) -> list[Layer]:
     layers = []
     for place in dict.fromkeys((operator_namespace, namespace)):
-        defaults = cluster.get(DEFAULTS, "defaults", place)
+        defaults = await asked.get(DEFAULTS, "defaults", place)
         if defaults:
             layers.append(Layer(f"defaults of {place}", defaults["spec"]))
     return layers

@@ -10,7 +10,7 @@ import os
 import ssl
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ class Tls:
         if identity.certificate:
             certificate, key = identity.certificate, identity.key
         try:
-            authority = None if self.authority is None else _content(self.authority).decode()
+            # An empty file must be an error: without any authority the system's own would be trusted.
+            authority = None if self.authority is None else _content(self.authority).decode() or " "
             context = ssl.create_default_context(cadata=authority)
             if not self.verify:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -85,11 +86,12 @@ class Access:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def find(context: str | None = None) -> Access:
-    """Inside a pod the pod's own account, else the user's kubeconfig, as kubectl would choose."""
-    if context is None and "KUBECONFIG" not in os.environ and (POD_FILES / "token").exists():
-        return from_pod()
-    return from_kubeconfig(context=context)
+def find(paths: str | None = None, context: str | None = None) -> Access:
+    """As kubectl chooses: the user's kubeconfig where there is one, else, inside a pod, the pod's own account."""
+    asked_for = paths or context or any(file.exists() for file in _files())
+    if not asked_for and (POD_FILES / "token").exists():
+        return from_pod(POD_FILES)
+    return from_kubeconfig(paths, context)
 
 
 def from_pod(files: Path = POD_FILES) -> Access:
@@ -107,37 +109,49 @@ def from_pod(files: Path = POD_FILES) -> Access:
 
 def from_kubeconfig(paths: str | None = None, context: str | None = None) -> Access:
     """The named context, else the current one, of all files in `paths` (or KUBECONFIG); the first file wins."""
+    files = _files(paths)
+    named = ", ".join(map(str, files))
+    contents = [(_read(file), file.parent) for file in files if file.exists()]
+    if not contents:
+        raise Misconfigured(f"there is no kubeconfig at {named}; set KUBECONFIG or name a file")
+    try:
+        return _Merged(contents).access(context)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        words = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise Misconfigured(f"the kubeconfig {named} is not as it should be: {words}") from None
+
+
+def _files(paths: str | None = None) -> list[Path]:
     named = paths or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    files = [Path(part).expanduser() for part in named.split(os.pathsep) if part]
-    merged = _Merged()
-    for file in files:
-        if file.exists():
-            merged.add(file)
-    if not merged.found:
-        raise Misconfigured(f"no kubeconfig at {named}; set KUBECONFIG or run inside a pod")
-    return merged.access(context)
+    return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
+
+
+def _read(file: Path) -> Entry:
+    try:
+        content = yaml.safe_load(file.read_bytes()) or {}
+    except OSError as error:
+        raise Misconfigured(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        # The parser's own text quotes the line, and a token may stand there.
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise Misconfigured(f"the kubeconfig {file} cannot be read: it is no YAML{line}") from None
+    if not isinstance(content, dict):
+        raise Misconfigured(f"the kubeconfig {file} is not a kubeconfig: it holds no map")
+    return content
 
 
 class _Merged:
     """Several kubeconfig files as one: per name, what came first stays."""
 
-    def __init__(self) -> None:
-        self.found = False
-        self._current = ""
+    def __init__(self, contents: Sequence[tuple[Entry, Path]]) -> None:
+        found = [content.get("current-context") for content, _ in contents]
+        self._current = next(filter(None, found), "")
         self._entries: dict[str, dict[str, tuple[Entry, Path]]] = {"cluster": {}, "user": {}, "context": {}}
-
-    def add(self, file: Path) -> None:
-        try:
-            content = yaml.safe_load(file.read_text()) or {}
-        except (OSError, yaml.YAMLError) as error:
-            raise Misconfigured(f"the kubeconfig {file} cannot be read: {error}") from None
-        if not isinstance(content, dict):
-            raise Misconfigured(f"the kubeconfig {file} is not a kubeconfig: it holds no map")
-        self.found = True
-        self._current = self._current or content.get("current-context") or ""
         for sort, known in self._entries.items():
-            for entry in content.get(f"{sort}s") or ():
-                known.setdefault(entry["name"], (entry.get(sort) or {}, file.parent))
+            for content, folder in contents:
+                for entry in content.get(f"{sort}s") or ():
+                    known.setdefault(entry["name"], (entry.get(sort) or {}, folder))
 
     def access(self, context: str | None) -> Access:
         name = context or self._current
@@ -153,7 +167,7 @@ class _Merged:
             server_name=cluster.get("tls-server-name"),
             verify=not cluster.get("insecure-skip-tls-verify", False),
         )
-        server = str(cluster.get("server", "")).rstrip("/")
+        server = cluster["server"].rstrip("/")
         return Access(
             server=server,
             tls=tls if server.startswith("https:") else None,
@@ -171,22 +185,22 @@ class _Merged:
 
 
 def _credentials(user: Entry, folder: Path, context: str) -> Credentials:
-    if "auth-provider" in user:
-        raise Misconfigured(
-            f"context {context!r} uses an auth-provider, which Kubernetes has removed; use an exec plugin"
-        )
-    if "exec" in user:
-        asked = user["exec"]
-        command = asked["command"]
-        if "/" in command:
-            command = str(folder / command)
+    for gone in ("auth-provider", "as-groups", "as-uid", "as-user-extra"):
+        if gone in user:
+            raise Misconfigured(
+                f"context {context!r} uses {gone}, which is not supported; use an exec plugin"
+            )
+    if asked := user.get("exec"):
+        # Beside the kubeconfig, if it is a path; else wherever the PATH says.
+        command = str(folder / asked["command"]) if "/" in asked["command"] else asked["command"]
         variables = {pair["name"]: pair["value"] for pair in asked.get("env") or ()}
-        arguments = [command, *(asked.get("args") or ())]
         version = asked.get("apiVersion", "client.authentication.k8s.io/v1")
-        return Plugin(arguments, variables, version, asked.get("installHint") or "")
-    if "tokenFile" in user:
+        return Plugin(
+            [command, *(asked.get("args") or ())], variables, version, asked.get("installHint") or ""
+        )
+    if user.get("tokenFile"):
         return TokenFile(folder / user["tokenFile"])
-    return Fixed(Identity(token=user.get("token", "")))
+    return Fixed(Identity(token=user.get("token") or ""))
 
 
 def with_token(access: Access, token: str) -> Access:
@@ -221,4 +235,4 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     with tempfile.NamedTemporaryFile() as pair:
         pair.write(certificate + b"\n" + key)
         pair.flush()
-        context.load_cert_chain(pair.name)
+        context.load_cert_chain(pair.name, password="")  # never ask at the terminal for one

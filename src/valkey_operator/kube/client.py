@@ -11,7 +11,7 @@ import asyncio
 import functools
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -116,8 +116,8 @@ class Client:
 
     async def watch(
         self, resource: Resource, namespace: str, selection: Selection, version: str, idle: float
-    ) -> AsyncIterator[list[bytes]]:
-        """The lines of a watch as they come, several at once where they came so.
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The lines of a watch as they come, several at once where they came so; none as soon as it stands.
 
         Ends when the server ends it; raises `Unreachable` when nothing, not even a bookmark, came for `idle`
         seconds.
@@ -130,13 +130,17 @@ class Client:
         asked = _asked("watch", resource, namespace)
         request = Request("watch", "GET", resource.collection(namespace), asked, query=query, headers=headers)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle)
-        started = time.monotonic()
+        started, who = time.monotonic(), await self._who()
         try:
-            async with self._send(request, None, timeout, await self._who()) as response:
+            async with self._send(request, None, timeout, who) as response:
                 _count("watch", str(response.status), started)
-                await _refuse(response, asked)
-                async for lines in transport.lines(response.content):
-                    yield lines
+                await self._refuse(response, who, asked)
+                try:
+                    yield []
+                    async for lines in transport.lines(response.content):
+                        yield lines
+                finally:
+                    transport.abort(response)
         except transport.FAILURES as error:
             raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
 
@@ -200,7 +204,7 @@ class Client:
         version: str = "",
         propagation: str = "Background",
         grace: int | None = None,
-    ) -> None:
+    ) -> msgspec.Raw:
         """Delete exactly the object that was seen: with `uid` or `version` another one is never hit."""
         conditions = {"uid": uid, "resourceVersion": version}
         body: JsonObject = {
@@ -209,7 +213,7 @@ class Client:
         }
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        await self.ask(_about("delete", "DELETE", resource, key, body=body), msgspec.Raw)
+        return await self.ask(_about("delete", "DELETE", resource, key, body=body), msgspec.Raw)
 
     async def evict(self, key: Key, *, uid: str = "", dry_run: bool = False) -> None:
         """Ask a pod to go; `DisruptionRefused` when a budget holds it."""
@@ -230,7 +234,7 @@ class Client:
             try:
                 return _decode(await self._once(request, ends - time.monotonic()), type_, request.asked)
             except errors.Unauthorized:
-                if renewed or not self.access.credentials.forget():
+                if renewed:
                     raise
                 renewed = True
             except errors.Throttled as full:
@@ -244,17 +248,22 @@ class Client:
     ) -> aiohttp.ClientWebSocketResponse:
         """An upgraded connection to a pod, in the channel protocol of exec and port-forward."""
         who = await self._who()
+        # aiohttp throws the body of a refused upgrade away, unless a session looks at every answer first.
+        looking = aiohttp.ClientSession(
+            connector=self._session().connector,
+            connector_owner=False,
+            raise_for_status=lambda answer: self._refuse(answer, who, asked),
+        )
         try:
-            return await self._session().ws_connect(
-                f"{self.access.server}{path}",
-                params=query,
-                headers=self._headers(who),
-                protocols=transport.CHANNELS,
-                max_msg_size=0,
-                **self._way(who),
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            raise errors.refusal(error.status, {}, error.message.encode(), asked) from error
+            async with asyncio.timeout(self.limit), looking as session:
+                return await session.ws_connect(
+                    f"{self.access.server}{path}",
+                    params=query,
+                    headers=self._headers(who),
+                    protocols=transport.CHANNELS,
+                    max_msg_size=0,
+                    **self._way(who),
+                )
         except transport.FAILURES as error:
             raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
 
@@ -272,7 +281,7 @@ class Client:
                 who = await self._who()
                 async with self._send(request, body, timeout, who) as response:
                     code = str(response.status)
-                    await _refuse(response, request.asked)
+                    await self._refuse(response, who, request.asked)
                     return await response.read()
         except transport.FAILURES as error:
             if body is not None and body.held_back is not None:
@@ -283,6 +292,12 @@ class Client:
 
     async def _who(self) -> Identity:
         return await self.access.credentials.identity()
+
+    async def _refuse(self, response: aiohttp.ClientResponse, who: Identity, asked: str) -> None:
+        if response.status == 401:
+            self.access.credentials.forget(who)
+        if response.status >= 400:
+            raise errors.refusal(response.status, response.headers, await response.read(), asked)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
@@ -339,11 +354,6 @@ def _decode(answer: bytes, type_: type[T], asked: str) -> T:
 def _count(verb: str, code: str, started: float) -> None:
     metrics.REQUESTS.labels(verb, code).inc()
     metrics.REQUEST_SECONDS.labels(verb).observe(time.monotonic() - started)
-
-
-async def _refuse(response: aiohttp.ClientResponse, asked: str) -> None:
-    if response.status >= 400:
-        raise errors.refusal(response.status, response.headers, await response.read(), asked)
 
 
 def _about(

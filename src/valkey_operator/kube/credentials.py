@@ -36,8 +36,8 @@ class Identity:
 class Credentials(Protocol):
     async def identity(self) -> Identity: ...
 
-    def forget(self) -> bool:
-        """The server refused this identity; True when the next one may be another."""
+    def forget(self, refused: Identity) -> None:
+        """The server refused this identity: the next one should be another, where there is one."""
         ...
 
 
@@ -50,8 +50,8 @@ class Fixed:
     async def identity(self) -> Identity:
         return self.shown
 
-    def forget(self) -> bool:
-        return False
+    def forget(self, refused: Identity) -> None:
+        """There is no other."""
 
 
 @dataclass
@@ -61,22 +61,33 @@ class TokenFile:
     path: Path
     clock: Callable[[], float] = time.monotonic
     _shown: Identity | None = None
-    _read_at: float = 0.0
+    _read_at: float = float("-inf")
 
     async def identity(self) -> Identity:
         if self._shown is None or self.clock() - self._read_at > TOKEN_FILE_AGE:
             try:
-                token = self.path.read_text().strip()
-            except OSError as error:
-                raise Misconfigured(f"the token file {self.path} cannot be read: {error.strerror}") from None
-            self._shown, self._read_at = Identity(token), self.clock()
+                self._shown, self._read_at = self._read(), self.clock()
+            except Misconfigured:
+                if self._shown is None:
+                    raise
+                # Half of a rotation: what was good goes on, and the next call looks again.
         return self._shown
 
-    def forget(self) -> bool:
-        """A token read a moment ago will not get better by reading it again."""
-        stale = self._shown is not None and self.clock() - self._read_at > 1
-        self._shown = None
-        return stale
+    def forget(self, refused: Identity) -> None:
+        if self._shown is refused:  # else another request has renewed it already
+            self._read_at = float("-inf")
+
+    def _read(self) -> Identity:
+        try:
+            token = self.path.read_text("ascii").strip()
+        except OSError as error:
+            raise Misconfigured(f"the token file {self.path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            token = ""
+        # Without a token we would ask as nobody, and hear which rights nobody lacks.
+        if not token.isprintable() or not token:
+            raise Misconfigured(f"the token file {self.path} holds no token")
+        return Identity(token)
 
 
 class _PluginStatus(msgspec.Struct, rename="camel"):
@@ -95,7 +106,7 @@ class Plugin:
     """A program named in the kubeconfig that prints an ExecCredential."""
 
     command: Sequence[str]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     api_version: str
     hint: str = ""
     _shown: Identity | None = None
@@ -108,9 +119,9 @@ class Plugin:
                 self._shown = await self._ask()
             return self._shown
 
-    def forget(self) -> bool:
-        known, self._shown = self._shown is not None, None
-        return known
+    def forget(self, refused: Identity) -> None:
+        if self._shown is refused:  # else another request has renewed it already
+            self._shown = None
 
     def _is_ending(self) -> bool:
         if self._expires is None:

@@ -116,7 +116,7 @@ def refusal(code: int, headers: Mapping[str, str], body: bytes, asked: str) -> A
         return DisruptionRefused(code, status, asked)
     retry_after = headers.get("Retry-After", "")
     if code == 429 or (code >= 500 and retry_after.isdigit()):
-        wait = float(retry_after) if retry_after.isdigit() else 1.0
+        wait = max(float(retry_after), 1.0) if retry_after.isdigit() else 1.0
         return Throttled(code, status, asked, wait, headers.get(FLOW_SCHEMA, ""))
     if code >= 500:
         return ServerFault(code, status, asked)

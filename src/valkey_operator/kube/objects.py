@@ -72,6 +72,11 @@ class Object(Fields, frozen=True, gc=False):
     def key(self) -> Key:
         return Key(self.metadata.namespace, self.metadata.name)
 
+    @property
+    def version(self) -> int:
+        """Versions of one server can be compared: every write to it has a higher one."""
+        return int(self.metadata.resource_version)
+
 
 class ManagedObject(Object, frozen=True, gc=False):
     """For objects we apply: with the record of who owns which field. Works with metadata-only watches."""

@@ -64,10 +64,20 @@ async def lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
             yield whole
 
 
+def abort(response: aiohttp.ClientResponse) -> None:
+    """End a connection whose answer was not read to its end; a polite close would wait for a dead peer."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+
+
 def words(error: BaseException) -> str:
-    """The error for people: the time limit of aiohttp has no text of its own."""
+    """The error for people."""
     if isinstance(error, TimeoutError):
-        return str(error) or "no answer within the time limit"
+        return "no answer within the time limit"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the connection broke in the middle of the answer"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {error.__cause__}"
     return str(error) or type(error).__name__
 
 

@@ -1,0 +1,189 @@
+"""One process leads, and no other may write: a Lease, and a fence that ends before the Lease can pass on.
+
+All times are measured on each process's own clock, none is compared between machines. The leader counts from
+the moment before it sent its last renewal, a standby from the moment it saw that renewal, which is later. So
+the leader's time, less a margin, is over before anybody else's begins; a process that was frozen finds its
+time over when it wakes. What a late packet could still do is caught by comparing versions (`Writer.status`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from valkey_operator.kube import errors, metrics
+from valkey_operator.kube.client import Client
+from valkey_operator.kube.informer import Informer
+from valkey_operator.kube.objects import Fields, Key, Object
+from valkey_operator.kube.resources import LEASES, Selection
+
+log = logging.getLogger(__name__)
+
+
+class LeaseSpec(Fields, frozen=True, gc=False):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object, frozen=True, gc=False):
+    spec: LeaseSpec = LeaseSpec()
+
+
+def now() -> float:
+    """Goes on while the machine sleeps; else a sleeper would think that its time has not passed."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Leadership:
+    """This process's part in the Lease; the `Fence` of its clients. Needs a client of its own, without a fence."""
+
+    def __init__(
+        self, client: Client, key: Key, identity: str, *, duration: int = 15, clock: Callable[[], float] = now
+    ) -> None:
+        self.identity = identity
+        self._client = client
+        self._key = key
+        self._duration = duration
+        self._margin = duration / 5
+        self._clock = clock
+        self._until = float("-inf")
+        selection = Selection(fields=f"metadata.name={key.name}")
+        self._informer = Informer(client, LEASES, Lease, (key.namespace,), selection)
+        self._informer.store.on_change(self._saw)
+        self._changed = asyncio.Event()
+        self._seen_at = clock()
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as we see; nobody is an empty text."""
+        lease = self._informer.store.get(self._key)
+        return (lease.spec.holder_identity or "") if lease is not None else ""
+
+    @property
+    def leads(self) -> bool:
+        return self._clock() < self._until
+
+    def time_left(self) -> float:
+        left = self._until - self._clock()
+        if left <= 0:
+            raise errors.NotLeader(f"{self.identity} does not lead: {self.leader or 'nobody'} does")
+        return left
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Lead whenever possible, and `work` meanwhile; on loss `work` is cancelled. Ends when `work` ends."""
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._informer.run(), name="watch the lease")
+            await self._informer.synced()
+            while True:
+                await self._acquire()
+                if await self._lead(work):
+                    break
+            watching.cancel()
+
+    async def _lead(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """True when the work has ended by itself, False when the lead was lost."""
+        log.info("%s leads", self.identity)
+        metrics.LEADER.set(1)
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.create_task(self._renew(), name="renew the lease")
+        try:
+            await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            is_over = working.done()
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
+            renewing.cancel()
+            await asyncio.wait({renewing})
+            metrics.LEADER.set(0)
+            await self._release()
+        if is_over:
+            await working  # with its error, if it had one
+        else:
+            log.error("%s lost the lead and has stopped all work", self.identity)
+        return is_over
+
+    async def _acquire(self) -> None:
+        while True:
+            wait = self._free_in()
+            if wait <= 0:
+                if await self._attempt(self.identity):
+                    return
+                wait = 1.0
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait)
+
+    def _free_in(self) -> float:
+        lease = self._informer.store.get(self._key)
+        if lease is None or not lease.spec.holder_identity:
+            return 0.0
+        return self._seen_at + (lease.spec.lease_duration_seconds or self._duration) - self._clock()
+
+    async def _renew(self) -> None:
+        """Renew until it is too late, or somebody else is in the Lease."""
+        pause = self._duration / 5
+        while self.leads:
+            await asyncio.sleep(min(pause, self._until - self._clock()))
+            if self.leads:
+                pause = self._duration / (5 if await self._attempt(self.identity) else 20)
+
+    async def _attempt(self, holder: str) -> bool:
+        """Write ourselves (or nobody) into the very version of the Lease that was seen."""
+        lease = self._informer.store.get(self._key)
+        body, sent = self._body(holder, lease), self._clock()
+        limit = self._duration / 3
+        try:
+            async with asyncio.timeout(min(limit, self._until - sent) if self.leads else limit):
+                if lease is None:
+                    answer = await self._client.create(LEASES, self._key.namespace, body, Lease)
+                else:
+                    answer = await self._client.replace(LEASES, self._key, body, Lease)
+        except errors.Conflict:
+            await self._look()  # somebody was quicker, or our own last write took place without an answer
+            return False
+        except (errors.KubeError, TimeoutError) as error:
+            log.warning("the lease %s cannot be written: %s", self._key, error or "no answer in time")
+            return False
+        self._informer.store.put(answer)
+        self._until = sent + self._duration - self._margin if holder else float("-inf")
+        return True
+
+    async def _look(self) -> None:
+        try:
+            async with asyncio.timeout(self._duration / 3):
+                await self._informer.refresh(self._key)
+        except (errors.KubeError, TimeoutError) as error:
+            log.warning("the lease %s cannot be read: %s", self._key, error or "no answer in time")
+
+    def _body(self, holder: str, seen: Lease | None) -> dict[str, Any]:
+        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        metadata = {"name": self._key.name, "namespace": self._key.namespace}
+        before = seen.spec if seen is not None else LeaseSpec()
+        passes_on = bool(holder) and before.holder_identity != holder
+        if seen is not None:
+            metadata["resourceVersion"] = seen.metadata.resource_version
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": self._duration if holder else 1,
+            "renewTime": moment,
+            "leaseTransitions": (before.lease_transitions or 0) + passes_on,
+        }
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    async def _release(self) -> None:
+        """Let another one lead at once; all our work has ended."""
+        if self.leads:
+            self._until = float("-inf")
+            await self._attempt("")
+
+    def _saw(self, _before: Object | None, _after: Object | None) -> None:
+        self._seen_at = self._clock()
+        self._changed.set()
+        if self.leader != self.identity:
+            self._until = float("-inf")

@@ -1,0 +1,515 @@
+"""Where the API server is and who we are to it: kubeconfigs, pods, tokens and certificates that change under us."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.certificates import Authority
+from valkey_operator.kube import access, credentials
+from valkey_operator.kube.access import Access, Tls
+from valkey_operator.kube.credentials import Credentials, Identity, Plugin, TokenFile
+from valkey_operator.kube.errors import Misconfigured
+
+SECRET = "a-token-nobody-may-see"  # noqa: S105 - it opens nothing
+NOBODY = Identity()
+
+
+def kubeconfig(
+    user: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
+    name: str = "here",
+    current: str | None = "here",
+) -> dict[str, Any]:
+    return {
+        "current-context": current,
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443", **(cluster or {})}}],
+        "users": [{"name": name, "user": user or {}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": f"{name}-space"}}
+        ],
+    }
+
+
+def write(file: Path, content: object) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(content))
+    return str(file)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config"
+
+
+def read(file: Path, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None) -> Access:
+    return access.from_kubeconfig(write(file, kubeconfig(user, cluster)))
+
+
+def tls_of(found: Access) -> Tls:
+    assert found.tls is not None
+    return found.tls
+
+
+async def token(shown: Credentials) -> str:
+    return (await shown.identity()).token
+
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+# Kubeconfigs
+
+
+def test_the_current_context_names_server_namespace_and_user(file: Path) -> None:
+    found = read(file, {"token": SECRET}, {"tls-server-name": "other", "proxy-url": "http://proxy:3128"})
+    assert (found.server, found.namespace, found.proxy) == (
+        "https://here:6443",
+        "here-space",
+        "http://proxy:3128",
+    )
+    assert tls_of(found).server_name == "other"
+    assert tls_of(found).verify
+    assert asyncio.run(token(found.credentials)) == SECRET
+
+
+def test_a_context_without_a_namespace_means_default(file: Path) -> None:
+    content = kubeconfig()
+    del content["contexts"][0]["context"]["namespace"]
+    assert access.from_kubeconfig(write(file, content)).namespace == "default"
+
+
+def test_the_context_that_is_asked_for_wins_over_the_current_one(tmp_path: Path) -> None:
+    first, second = kubeconfig(), kubeconfig(name="there")
+    both = {key: first[key] + second[key] for key in ("clusters", "users", "contexts")}
+    path = write(tmp_path / "config", {**both, "current-context": "here"})
+    assert access.from_kubeconfig(path).server == "https://here:6443"
+    assert access.from_kubeconfig(path, "there").server == "https://there:6443"
+
+
+def test_several_files_are_one_and_the_first_that_says_something_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [
+        str(tmp_path / "missing"),
+        write(tmp_path / "contexts", {"contexts": kubeconfig(name="there")["contexts"], "users": None}),
+        write(tmp_path / "there", kubeconfig({"token": SECRET}, name="there", current="there")),
+        write(tmp_path / "again", kubeconfig({"token": "later"}, {"server": "https://later"}, name="there")),
+    ]
+    monkeypatch.setenv("KUBECONFIG", ":".join(parts))
+    found = access.from_kubeconfig()
+    assert found.server == "https://there:6443"
+    assert asyncio.run(token(found.credentials)) == SECRET
+
+
+def test_the_home_folder_is_looked_into_when_nothing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / ".kube" / "config", kubeconfig())
+    assert access.from_kubeconfig().server == "https://here:6443"
+
+
+def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
+    user = kubeconfig({"client-certificate": "user.crt", "client-key": "keys/user.key"})
+    cluster = kubeconfig(cluster={"certificate-authority": "../ca.crt"})
+    paths = [
+        write(tmp_path / "one" / "config", {**user, "clusters": []}),
+        write(tmp_path / "two" / "config", cluster),
+    ]
+    tls = tls_of(access.from_kubeconfig(":".join(paths)))
+    assert tls.authority == tmp_path / "two" / ".." / "ca.crt"
+    assert tls.certificate == tmp_path / "one" / "user.crt"
+    assert tls.key == tmp_path / "one" / "keys" / "user.key"
+
+
+def test_data_in_the_kubeconfig_wins_over_a_file(file: Path) -> None:
+    tls = tls_of(
+        read(file, cluster={"certificate-authority-data": encoded(b"PEM"), "certificate-authority": "x"})
+    )
+    assert tls.authority == b"PEM"
+
+
+def test_a_server_without_tls_needs_no_certificates(file: Path) -> None:
+    assert read(file, cluster={"server": "http://here:8080/"}).tls is None
+
+
+def test_a_token_file_is_found_beside_the_kubeconfig(file: Path) -> None:
+    (file.parent / "token").write_text(f"{SECRET}\n")
+    assert asyncio.run(read(file, {"tokenFile": "token"}).credentials.identity()).token == SECRET
+
+
+def test_a_kubeconfig_may_ask_as_somebody_else(file: Path) -> None:
+    assert read(file, {"as": "carol"}).headers == {"Impersonate-User": "carol"}
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "said"),
+    [
+        (kubeconfig(), "gone", "the kubeconfig has no context 'gone'; it has: here"),
+        (kubeconfig(current=None), None, "the kubeconfig has no current-context; name a context"),
+        ({**kubeconfig(), "clusters": []}, None, "the kubeconfig has no cluster 'here'; it has: none"),
+        ({**kubeconfig(), "users": None}, None, "the kubeconfig has no user 'here'; it has: none"),
+        (["no map"], None, "is not a kubeconfig: it holds no map"),
+        ({**kubeconfig(), "users": [{"user": {}}]}, None, "is not as it should be: 'name' is missing"),
+        ({**kubeconfig(), "users": [SECRET]}, None, "is not as it should be"),
+        (kubeconfig({"exec": {"args": []}}), None, "is not as it should be: 'command' is missing"),
+        (kubeconfig({"client-key-data": "abc"}), None, "is not as it should be"),
+        (kubeconfig({"auth-provider": {"name": "gcp"}}), None, "context 'here' uses auth-provider"),
+        (kubeconfig({"as": "x", "as-groups": ["y"]}), None, "context 'here' uses as-groups"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_refused_in_one_sentence(
+    file: Path, content: object, context: str | None, said: str
+) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        access.from_kubeconfig(write(file, content), context)
+    assert said in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"there is no kubeconfig at .*/a, .*/b; set KUBECONFIG"):
+        access.from_kubeconfig(f"{tmp_path}/a:{tmp_path}/b")
+
+
+def test_broken_yaml_is_refused_without_quoting_the_line_that_holds_the_token(file: Path) -> None:
+    file.write_text(f"users:\n- token: {SECRET}: {SECRET}\n")
+    with pytest.raises(Misconfigured) as refused:
+        access.from_kubeconfig(str(file))
+    assert str(refused.value) == f"the kubeconfig {file} cannot be read: it is no YAML in line 2"
+
+
+def test_bytes_that_are_no_text_are_refused(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00" + SECRET.encode())
+    with pytest.raises(Misconfigured, match="it is no YAML") as refused:
+        access.from_kubeconfig(str(file))
+    assert SECRET not in str(refused.value)
+
+
+# Inside a pod
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pod's files and environment, and a home without a kubeconfig."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    for name, content in {"token": SECRET, "ca.crt": "PEM", "namespace": "valkey-system\n"}.items():
+        (folder / name).write_text(content)
+    monkeypatch.setattr(access, "POD_FILES", folder)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+def test_a_pod_finds_its_server_and_its_own_account(
+    pod: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    found = access.from_pod(pod)
+    assert (found.server, found.namespace, tls_of(found).authority) == (
+        server,
+        "valkey-system",
+        pod / "ca.crt",
+    )
+    assert asyncio.run(token(found.credentials)) == SECRET
+
+
+def test_outside_a_pod_there_is_no_account(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    with pytest.raises(Misconfigured, match="this is no pod"):
+        access.from_pod(pod)
+
+
+def test_a_pod_without_a_kubeconfig_uses_its_account(pod: Path) -> None:
+    assert access.find().namespace == (pod / "namespace").read_text().strip()
+
+
+def test_a_kubeconfig_in_a_pod_is_preferred_as_kubectl_does(pod: Path) -> None:
+    path = write(pod.parent / "home" / ".kube" / "config", kubeconfig())
+    assert access.find().server == "https://here:6443"
+    assert access.find(path, "here").server == "https://here:6443"
+
+
+def test_a_context_that_is_asked_for_is_never_replaced_by_the_pod(pod: Path) -> None:
+    assert (pod / "token").exists()
+    with pytest.raises(Misconfigured, match="there is no kubeconfig"):
+        access.find(context="here")
+
+
+# Tokens in files
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path, clock: Clock) -> TokenFile:
+    (tmp_path / "token").write_text("old")
+    return TokenFile(tmp_path / "token", clock)
+
+
+async def test_a_token_file_is_read_again_when_its_time_is_over(token_file: TokenFile, clock: Clock) -> None:
+    assert await token(token_file) == "old"
+    token_file.path.write_text("new")
+    assert await token(token_file) == "old"
+    clock.now += credentials.TOKEN_FILE_AGE + 1
+    assert await token(token_file) == "new"
+
+
+async def test_a_refused_token_is_read_again_at_once(token_file: TokenFile) -> None:
+    refused = await token_file.identity()
+    token_file.path.write_text("new")
+    token_file.forget(refused)
+    assert await token(token_file) == "new"
+
+
+async def test_a_late_refusal_of_the_old_token_does_not_drop_the_new_one(
+    token_file: TokenFile, clock: Clock
+) -> None:
+    refused = await token_file.identity()
+    token_file.path.write_text("new")
+    token_file.forget(refused)
+    renewed = await token_file.identity()
+    token_file.forget(refused)
+    assert await token_file.identity() is renewed
+    assert clock.now == Clock.now
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"two\nlines", b"\xff\xfe"])
+async def test_a_half_written_token_file_keeps_the_last_good_token(
+    token_file: TokenFile, clock: Clock, content: bytes
+) -> None:
+    await token_file.identity()
+    token_file.path.write_bytes(content)
+    clock.now += credentials.TOKEN_FILE_AGE + 1
+    assert await token(token_file) == "old"
+    token_file.path.write_text("new")
+    assert await token(token_file) == "new"
+
+
+async def test_an_empty_token_file_is_an_error_and_not_an_anonymous_user(token_file: TokenFile) -> None:
+    token_file.path.write_text("")
+    with pytest.raises(Misconfigured, match=r"the token file .*/token holds no token"):
+        await token_file.identity()
+
+
+async def test_a_missing_token_file_is_named(token_file: TokenFile) -> None:
+    token_file.path.unlink()
+    with pytest.raises(Misconfigured, match=r"the token file .*/token cannot be read: No such file"):
+        await token_file.identity()
+
+
+# Credential programs
+
+
+ANSWER = """
+import json, os, pathlib, sys
+count = pathlib.Path(sys.argv[1])
+count.write_text(str(int(count.read_text()) + 1) if count.exists() else "1")
+told = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+token = f"{os.environ['WHO']}-{count.read_text()}"
+status = {"token": token, "expirationTimestamp": sys.argv[2]} if len(sys.argv) > 2 else {"token": token}
+print(json.dumps({"apiVersion": told["apiVersion"], "kind": "ExecCredential", "status": status}))
+"""
+
+
+def program(tmp_path: Path, code: str, *arguments: str) -> Plugin:
+    found = read(
+        tmp_path / "config",
+        {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": sys.executable,
+                "args": ["-c", code, str(tmp_path / "count"), *arguments],
+                "env": [{"name": "WHO", "value": "carol"}],
+            }
+        },
+    ).credentials
+    assert isinstance(found, Plugin)
+    return found
+
+
+async def test_a_credential_program_makes_the_token_once(tmp_path: Path) -> None:
+    plugin = program(tmp_path, ANSWER)
+    shown = await asyncio.gather(*(plugin.identity() for _ in range(3)))
+    assert {identity.token for identity in shown} == {"carol-1"}
+
+
+@pytest.mark.parametrize(("minutes", "second"), [(60, "carol-1"), (-1, "carol-2")])
+async def test_a_token_that_expires_is_made_anew(tmp_path: Path, minutes: int, second: str) -> None:
+    expires = datetime.now(UTC) + timedelta(minutes=minutes)
+    plugin = program(tmp_path, ANSWER, expires.isoformat())
+    await plugin.identity()
+    assert await token(plugin) == second
+
+
+async def test_a_program_is_asked_once_however_many_requests_were_refused(tmp_path: Path) -> None:
+    plugin = program(tmp_path, ANSWER)
+    refused = await plugin.identity()
+    for _ in range(3):
+        plugin.forget(refused)
+        assert await token(plugin) == "carol-2"
+
+
+async def test_a_program_may_show_a_certificate(tmp_path: Path) -> None:
+    status = {"clientCertificateData": "CERTIFICATE", "clientKeyData": "KEY"}
+    shown = await program(tmp_path, f"print({json.dumps({'status': status})!r})").identity()
+    assert (shown.token, shown.certificate, shown.key) == ("", b"CERTIFICATE", b"KEY")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys; print('{}'); sys.exit('first\\nlog in first')", "failed: log in first"),
+        ("import sys; sys.exit(3)", "failed: it said nothing"),
+        (f"print({SECRET!r})", "printed no ExecCredential"),
+        (f"print({json.dumps({'status': {'token': [SECRET]}})!r})", "printed no ExecCredential"),
+    ],
+)
+async def test_a_program_that_makes_no_credential_is_named(tmp_path: Path, code: str, said: str) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        await program(tmp_path, code).identity()
+    assert str(refused.value) == f"the credential program {sys.executable} {said}"
+
+
+async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "PLUGIN_LIMIT", 0.1)
+    with pytest.raises(Misconfigured, match="did not end in 0 s"):
+        await program(tmp_path, "import time; time.sleep(600)").identity()
+
+
+async def test_a_missing_program_comes_with_its_hint(file: Path) -> None:
+    asked = {"command": "./no-such-program", "installHint": "install it from the store"}
+    found = read(file, {"exec": asked}).credentials
+    with pytest.raises(Misconfigured) as refused:
+        await found.identity()
+    assert str(refused.value) == (
+        f"the credential program {file.parent}/no-such-program cannot be run: No such file or directory; "
+        "install it from the store"
+    )
+
+
+# Certificates
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tls:
+    """Certificates in files, looked at whenever they are needed."""
+    monkeypatch.setattr(access, "FILES_AGE", -1.0)
+    tls = Tls(tmp_path / "ca.crt", tmp_path / "tls.crt", tmp_path / "tls.key")
+    rotate(tls, Authority("first"))
+    return tls
+
+
+def rotate(tls: Tls, authority: Authority, *parts: str) -> None:
+    issued = authority.issue("client")
+    new = {"authority": authority.certificate, "certificate": issued.certificate, "key": issued.key}
+    for part in parts or new:
+        place = getattr(tls, part)
+        place.with_suffix(".new").write_bytes(new[part])
+        place.with_suffix(".new").replace(place)
+
+
+def test_a_rotated_authority_is_trusted_without_a_restart(pair: Tls) -> None:
+    before = pair.context(NOBODY)
+    assert pair.context(NOBODY) is before
+    rotate(pair, Authority("second"), "authority")
+    (trusted,) = pair.context(NOBODY).get_ca_certs()
+    assert trusted["subject"] == ((("commonName", "second"),),)
+
+
+@pytest.mark.parametrize("part", ["certificate", "key"])
+def test_a_half_rotated_certificate_keeps_the_last_good_one(pair: Tls, part: str) -> None:
+    before = pair.context(NOBODY)
+    rotate(pair, Authority("first"), part)
+    assert pair.context(NOBODY) is before
+    rotate(pair, Authority("first"))
+    assert pair.context(NOBODY) is not before
+
+
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN CERT"])
+def test_a_half_written_authority_keeps_the_last_good_one(pair: Tls, content: bytes) -> None:
+    before = pair.context(NOBODY)
+    assert isinstance(pair.authority, Path)
+    pair.authority.write_bytes(content)
+    assert pair.context(NOBODY) is before
+
+
+def test_a_certificate_that_is_gone_keeps_the_last_good_one(pair: Tls) -> None:
+    before = pair.context(NOBODY)
+    assert isinstance(pair.certificate, Path)
+    pair.certificate.unlink()
+    assert pair.context(NOBODY) is before
+
+
+def test_an_empty_authority_is_an_error_and_never_the_trust_of_the_machine() -> None:
+    with pytest.raises(Misconfigured, match="the certificates for the API server cannot be used"):
+        Tls(authority=b"").context(NOBODY)
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it() -> None:
+    issued = Authority("first").issue("client", password=b"secret")
+    with pytest.raises(Misconfigured, match="cannot be used"):
+        Tls(certificate=issued.certificate, key=issued.key).context(NOBODY)
+
+
+def test_a_certificate_of_a_program_replaces_the_one_before(pair: Tls) -> None:
+    first, second = (Authority("first").issue("client") for _ in range(2))
+    shown = [Identity("", issued.certificate, issued.key) for issued in (first, second)]
+    before = pair.context(shown[0])
+    assert pair.context(shown[0]) is before
+    assert pair.context(shown[1]) is not before
+
+
+# Secrets
+
+
+async def test_no_secret_is_in_a_repr(file: Path) -> None:
+    user = {"token": SECRET, "client-key-data": encoded(SECRET.encode())}
+    found = read(file, user)
+    await found.credentials.identity()
+    secret_variable = {"command": "x", "env": [{"name": "PASSWORD", "value": SECRET}]}
+    (file.parent / "token").write_text(SECRET)
+    from_file = read(file, {"tokenFile": "token"})
+    await from_file.credentials.identity()
+    shown = repr(
+        [found, read(file, {"exec": secret_variable}), from_file, Identity(SECRET, b"", SECRET.encode())]
+    )
+    assert SECRET not in shown
+    assert encoded(SECRET.encode()) not in shown
+
+
+def test_another_token_leaves_the_certificate_behind(pair: Tls) -> None:
+    before = Access("https://here", pair)
+    pair.context(NOBODY)
+    other = access.with_token(before, SECRET)
+    assert (tls_of(other).certificate, tls_of(other).key) == (None, None)
+    assert tls_of(other).authority == pair.authority
+    assert asyncio.run(token(other.credentials)) == SECRET
