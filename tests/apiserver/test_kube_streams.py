@@ -19,6 +19,7 @@ from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import PODS, Resource
 
 ACCOUNTS = Resource("ServiceAccount", "serviceaccounts")
+Problems = list[errors.KubeError]
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +83,15 @@ async def test_a_terminal_takes_what_is_typed(client: Client, pod: Key) -> None:
     assert running.exit_code == 5
 
 
-async def test_a_terminal_has_the_size_that_was_set(client: Client, pod: Key) -> None:
-    # The image has no stty: the server itself tells the columns in the width of its prompt's line editing.
-    code = "read _; exec valkey-cli --eval /dev/stdin </dev/null; exit"
-    assert code
-    async with streams.start(client, pod, ["sh"], stdin=True, tty=True) as running:
+async def test_a_terminal_takes_the_size_it_is_given(client: Client, pod: Key) -> None:
+    # bash looks at the size again after each subshell.
+    loop = b"until [ $COLUMNS,$LINES = 132,50 ]; do (:); done; exit 6\n"
+    async with streams.start(client, pod, ["bash", "--norc", "-i"], stdin=True, tty=True) as running:
         await running.resize(132, 50)
-        await running.send(b"exit\n")
-        assert [channel async for channel, _ in running]
-    assert running.exit_code == 0
+        await running.send(loop)
+        async for _ in running:
+            pass
+    assert running.exit_code == 6
 
 
 async def test_a_command_can_be_left_while_it_runs(client: Client, pod: Key) -> None:
@@ -159,17 +160,25 @@ async def nobody(client: Client, pod: Key) -> AsyncIterator[Client]:
         yield opened
 
 
-@pytest.mark.parametrize("subresource", ["exec", "portforward"])
-async def test_a_missing_right_is_named(nobody: Client, pod: Key, subresource: str) -> None:
-    with pytest.raises(errors.Forbidden, match=f'cannot get resource "pods/{subresource}"'):
-        if subresource == "exec":
-            await streams.execute(nobody, pod, ["sh"])
-        else:
-            async with streams.port_forward(nobody, pod, 6379, pytest.fail):
-                pass
+async def test_a_missing_right_to_run_is_named(nobody: Client, pod: Key) -> None:
+    with pytest.raises(errors.Forbidden, match='cannot get resource "pods/exec"'):
+        await streams.execute(nobody, pod, ["sh"])
+
+
+async def test_a_missing_right_to_forward_is_named(nobody: Client, pod: Key, problems: Problems) -> None:
+    with pytest.raises(errors.Forbidden, match='cannot get resource "pods/portforward"'):
+        await streams.port_forward(nobody, pod, 6379, problems.append).__aenter__()
 
 
 # Ports
+
+
+@pytest.fixture
+def problems() -> Iterator[Problems]:
+    """What forwarding reports; a test that expects something takes it away."""
+    heard: Problems = []
+    yield heard
+    assert heard == []
 
 
 async def ask(port: int, command: bytes) -> bytes:
@@ -182,13 +191,13 @@ async def ask(port: int, command: bytes) -> bytes:
         await writer.wait_closed()
 
 
-async def test_a_forwarded_port_answers(client: Client, pod: Key) -> None:
-    async with streams.port_forward(client, pod, 6379, pytest.fail) as port:
+async def test_a_forwarded_port_answers(client: Client, pod: Key, problems: Problems) -> None:
+    async with streams.port_forward(client, pod, 6379, problems.append) as port:
         assert await ask(port, b"PING\r\n") == b"+PONG\r\n"
 
 
-async def test_two_connections_at_once_are_two(client: Client, pod: Key) -> None:
-    async with streams.port_forward(client, pod, 6379, pytest.fail) as port:
+async def test_two_connections_at_once_are_two(client: Client, pod: Key, problems: Problems) -> None:
+    async with streams.port_forward(client, pod, 6379, problems.append) as port:
         first, second = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for _, writer in (first, second):
             writer.write(b"CLIENT ID\r\n")
@@ -198,9 +207,11 @@ async def test_two_connections_at_once_are_two(client: Client, pod: Key) -> None
     assert len(identities) == 2
 
 
-async def test_a_large_value_passes_a_forwarded_port_intact(client: Client, pod: Key) -> None:
+async def test_a_large_value_passes_a_forwarded_port_intact(
+    client: Client, pod: Key, problems: Problems
+) -> None:
     content = os.urandom(1024 * 1024)
-    async with streams.port_forward(client, pod, 6379, pytest.fail) as port:
+    async with streams.port_forward(client, pod, 6379, problems.append) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (len(content), content))
         assert await reader.readline() == b"$%d\r\n" % len(content)
@@ -208,16 +219,20 @@ async def test_a_large_value_passes_a_forwarded_port_intact(client: Client, pod:
         writer.close()
 
 
-async def test_the_end_of_the_server_ends_the_local_connection(client: Client, pod: Key) -> None:
-    async with streams.port_forward(client, pod, 6379, pytest.fail) as port:
+async def test_the_end_of_the_server_ends_the_local_connection(
+    client: Client, pod: Key, problems: Problems
+) -> None:
+    async with streams.port_forward(client, pod, 6379, problems.append) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"QUIT\r\n")
         assert await reader.read() == b"+OK\r\n"
         writer.close()
 
 
-async def test_the_end_of_forwarding_ends_open_connections(client: Client, pod: Key) -> None:
-    async with streams.port_forward(client, pod, 6379, pytest.fail) as port:
+async def test_the_end_of_forwarding_ends_open_connections(
+    client: Client, pod: Key, problems: Problems
+) -> None:
+    async with streams.port_forward(client, pod, 6379, problems.append) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PING\r\n")
         assert await reader.readline() == b"+PONG\r\n"
@@ -226,24 +241,27 @@ async def test_the_end_of_forwarding_ends_open_connections(client: Client, pod: 
 
 
 async def test_a_port_where_nothing_listens_is_reported_and_the_next_is_tried(
-    client: Client, pod: Key
+    client: Client, pod: Key, problems: Problems
 ) -> None:
-    heard: list[str] = []
-    async with streams.port_forward(client, pod, 6380, lambda error: heard.append(str(error))) as port:
+    async with streams.port_forward(client, pod, 6380, problems.append) as port:
         assert await ask(port, b"PING\r\n") == b""
         assert await ask(port, b"PING\r\n") == b""
-    assert heard == [f"forward to port 6380 of pod {pod}: nothing listens there"] * 2
+    said = [str(problem) for problem in problems]
+    problems.clear()
+    assert said == [f"forward to port 6380 of pod {pod}: nothing listens there"] * 2
 
 
-async def test_a_missing_pod_is_refused_before_listening(client: Client, pod: Key) -> None:
+async def test_a_missing_pod_is_refused_before_listening(
+    client: Client, pod: Key, problems: Problems
+) -> None:
     with pytest.raises(errors.NotFound, match='pods "nobody" not found'):
-        async with streams.port_forward(client, Key(pod.namespace, "nobody"), 6379, pytest.fail):
+        async with streams.port_forward(client, Key(pod.namespace, "nobody"), 6379, problems.append):
             pass
 
 
-async def test_a_local_port_that_is_taken_is_named(client: Client, pod: Key) -> None:
+async def test_a_local_port_that_is_taken_is_named(client: Client, pod: Key, problems: Problems) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         local = taken.getsockname()[1]
         with pytest.raises(errors.Misconfigured, match=f"port {local} of this machine cannot be used: "):
-            async with streams.port_forward(client, pod, 6379, pytest.fail, local):
+            async with streams.port_forward(client, pod, 6379, problems.append, local):
                 pass

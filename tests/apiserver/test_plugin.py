@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from devcluster.cluster import Cluster
 from tests.apiserver.conftest import manifest
@@ -72,6 +73,14 @@ def test_effective_says_what_only_validation_sees(plugin: Cluster, namespace: st
             ["effective", "deployment", "x"],
             "'deployment' is no deployment; choose one of valkeycluster, valkey",
         ),
+        (
+            ["effective", "valkey", "x", "--context", "gone"],
+            "kubectl valkey: the kubeconfig has no context 'gone'; it has: ",
+        ),
+        (
+            ["effective", "valkey", "x", "--kubeconfig", "/nowhere"],
+            "kubectl valkey: there is no kubeconfig at /nowhere; set KUBECONFIG or name a file",
+        ),
     ],
 )
 def test_a_wrong_question_gets_one_sentence(plugin: Cluster, arguments: list[str], said: str) -> None:
@@ -80,6 +89,33 @@ def test_a_wrong_question_gets_one_sentence(plugin: Cluster, arguments: list[str
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_context_says_which_namespace_is_meant(plugin: Cluster, namespace: str, tmp_path: Path) -> None:
+    apply(plugin, namespace, manifest("Valkey", {"replicas": 2}, "there"))
+    file = tmp_path / "config"
+    file.write_bytes(plugin.kubeconfig.read_bytes())
+    current = plugin.kubectl("config", "current-context").strip()
+    change = ["config", "set-context", "other", f"--namespace={namespace}"]
+    known = plugin.kubectl("config", "get-contexts", current, "--no-headers").split()
+    subprocess.run(
+        ["kubectl", "--kubeconfig", file, *change, f"--cluster={known[-2]}", f"--user={known[-1]}"],
+        check=True,
+    )
+    asked = ["effective", "valkey", "there", "--kubeconfig", str(file)]
+    assert run(*asked).returncode == 1
+    assert "replicas" in run(*asked, "--context", "other").stdout
+
+
+def test_a_missing_right_is_named(plugin: Cluster, namespace: str, tmp_path: Path) -> None:
+    token = plugin.kubectl("create", "token", "default", "-n", namespace).strip()
+    content = yaml.safe_load(plugin.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    (tmp_path / "config").write_text(yaml.safe_dump(content))
+    done = run("effective", "valkey", "x", "-n", namespace, "--kubeconfig", str(tmp_path / "config"))
+    assert done.returncode == 1
+    assert f'User "system:serviceaccount:{namespace}:default" cannot get resource "valkeys"' in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_completion_proposes_commands_kinds_and_names(

@@ -274,3 +274,20 @@ def test_children_lead_to_their_parents() -> None:
     assert list(owner("ConfigMap")(item)) == [], "an owner that does not control is no parent"
     assert list(label("for")(item)) == [B]
     assert list(label("none")(item)) == []
+
+
+async def test_a_key_cut_off_before_its_work_began_is_not_lost() -> None:
+    reconcile = Recorded()
+    controller = Controller("test", reconcile)
+    running = asyncio.create_task(controller.run())
+    await asyncio.sleep(0)
+    controller.wake(A)
+    while not controller._working:  # taken, its task made, and not one step of it run
+        await asyncio.sleep(0)
+    running.cancel()
+    for task in controller._working:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    async with working(controller):
+        await eventually(lambda: reconcile.calls == [A])

@@ -13,12 +13,13 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from valkey_operator.kube import events, serving
+from valkey_operator.kube import events
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import BURST, GAP, REFILL, SIMILAR, WINDOW, Item, Recorder
 from valkey_operator.kube.objects import Metadata
 from valkey_operator.kube.resources import CONFIG_MAPS, NODES
+from valkey_operator.process import serving
 
 CACHE: Item = (CONFIG_MAPS, Metadata(name="cache", namespace="shop", uid="u-1"))
 COLLECTION = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
@@ -219,7 +220,7 @@ async def test_many_notes_for_one_reason_are_combined(
     recorder: Recorder, cluster: Cluster, clock: Clock
 ) -> None:
     for number in range(SIMILAR + 30):
-        recorder.event(CACHE, "Failed", f"attempt {number}", "Warning")
+        recorder.event(CACHE, "Failed", f"attempt {number}", "Warning", action=f"Step{number % 3}")
     await until_quiet(recorder, clock)
     assert cluster.notes[:SIMILAR] == [f"attempt {number}" for number in range(SIMILAR)]
     assert cluster.notes[SIMILAR:] == [f"(combined from similar events): attempt {SIMILAR}"]

@@ -18,8 +18,9 @@ from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.credentials import TokenFile
 from valkey_operator.kube.objects import Key, Object
-from valkey_operator.kube.resources import EVERYTHING, NODES, PODS
+from valkey_operator.kube.resources import EVERYTHING, PODS, Resource
 
+NODES = Resource("Node", "nodes", namespaced=False)
 NODE = Key("", "node1")
 
 
@@ -145,7 +146,7 @@ async def test_a_silent_watch_is_unreachable_after_its_idle_time(silence: str) -
 async def test_a_silent_upgrade_is_unreachable_after_the_time_limit(silence: str) -> None:
     async with Client(Access(silence), limit=0.2) as client:
         with pytest.raises(errors.Unreachable, match="run it: no answer within the time limit"):
-            await client.websocket("/exec", [], "run it")
+            await client.websocket("/exec", [], "run it").__aenter__()
 
 
 async def test_a_server_that_is_not_there_is_named(server: Server) -> None:
@@ -201,5 +202,5 @@ async def test_a_refused_watch_shows_the_new_token_the_next_time(holder: Client,
 
 async def test_a_refused_upgrade_says_what_the_server_said(holder: Client, server: Server) -> None:
     with pytest.raises(errors.Unauthorized, match="run it: Unauthorized"):
-        await holder.websocket(PODS.path(Key("here", "one"), "exec"), [], "run it")
+        await holder.websocket(PODS.path(Key("here", "one"), "exec"), [], "run it").__aenter__()
     assert len(server.asked) == 1

@@ -40,11 +40,11 @@ def asking(**request: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(handler: Handler, limit: float = 5.0) -> AsyncIterator[aiohttp.ClientSession]:
+async def served(handler: Handler) -> AsyncIterator[aiohttp.ClientSession]:
     """A session to a server with this handler at /check."""
     connector = aiohttp.TCPConnector(ssl=AUTHORITY.trusted())
     async with (
-        webhook.opened({"/check": handler}, shown(), HERE, 0, limit) as port,
+        webhook.opened({"/check": handler}, shown(), HERE, 0) as port,
         aiohttp.ClientSession(f"https://{HERE}:{port}", connector=connector) as session,
     ):
         yield session
@@ -181,7 +181,8 @@ async def test_a_handler_that_breaks_yields_a_sentence_and_the_log_the_trace(
     assert "RuntimeError" in caplog.text
 
 
-async def test_a_handler_that_takes_too_long_is_stopped() -> None:
+async def test_a_handler_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "HANDLER_LIMIT", 0.01)
     stopped = asyncio.Event()
 
     async def handler(_: Review) -> Verdict:
@@ -191,7 +192,7 @@ async def test_a_handler_that_takes_too_long_is_stopped() -> None:
             stopped.set()
         return ALLOWED
 
-    async with served(handler, limit=0.01) as session, session.post("/check", json=asking()) as answer:
+    async with served(handler) as session, session.post("/check", json=asking()) as answer:
         assert answer.status == 500
         assert await answer.text() == "The check of this ConfigMap took longer than 0.01 s; try again.\n"
     assert stopped.is_set()

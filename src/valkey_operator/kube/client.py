@@ -8,12 +8,12 @@ leads, and none may take longer than it leads for sure.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
@@ -22,7 +22,7 @@ import msgspec
 from valkey_operator.kube import errors, metrics, transport
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.credentials import Identity
-from valkey_operator.kube.objects import Key, Page
+from valkey_operator.kube.objects import NONE, Key, Page
 from valkey_operator.kube.resources import EVERYTHING, PODS, Resource, Selection
 
 T = TypeVar("T")
@@ -57,13 +57,9 @@ class Client:
     """One API server, asked as one user. Use it as a context manager: it holds connections."""
 
     def __init__(
-        self,
-        access: Access,
-        *,
-        agent: str = "valkey-operator",
-        fence: transport.Fence | None = None,
+        self, access: Access, *, agent: str = "valkey-operator", fence: transport.Fence | None = None,
         limit: float = REQUEST_LIMIT,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.access = access
         self.limit = limit
         self.agent = agent
@@ -74,39 +70,31 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         if self._opened is not None:
             await self._opened.close()
 
-    # Reading
-
     async def get(self, resource: Resource, key: Key, type_: type[T], subresource: str = "") -> T:
         return await self.ask(_about("get", "GET", resource, key, subresource), type_)
 
     async def pages(
-        self,
-        resource: Resource,
-        type_: type[T],
-        namespace: str = "",
-        selection: Selection = EVERYTHING,
+        self, resource: Resource, type_: type[T], namespace: str = "", selection: Selection = EVERYTHING,
         size: int = PAGE,
-    ) -> AsyncIterator[Page[T]]:
+    ) -> AsyncIterator[Page[T]]:  # fmt: skip
         """A consistent list, page by page. `Gone` in the middle means: begin again."""
         query = {**selection.query(), **({"limit": str(size)} if size else {})}
-        headers = selection.accept("PartialObjectMetadataList")
+        request = _about_all(
+            "list", "GET", resource, namespace, query=query, headers=selection.accept("List")
+        )
         while True:
-            path, asked = resource.collection(namespace), _asked("list", resource, namespace)
-            request = Request("list", "GET", path, asked, query=query, headers=headers)
             page: Page[T] = await self.ask(request, Page[type_])  # type: ignore[valid-type]
             yield page
             if not page.metadata.continue_:
                 return
-            query = {**query, "continue": page.metadata.continue_}
+            request = replace(request, query={**query, "continue": page.metadata.continue_})
 
     async def list_all(
         self, resource: Resource, type_: type[T], namespace: str = "", selection: Selection = EVERYTHING
@@ -126,15 +114,12 @@ class Client:
         lasting = str(random.randint(240, 420))  # noqa: S311 - spread, not secrecy
         wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         query = {**selection.query(), **wanted, "timeoutSeconds": lasting}
-        headers = selection.accept("PartialObjectMetadata")
-        asked = _asked("watch", resource, namespace)
-        request = Request("watch", "GET", resource.collection(namespace), asked, query=query, headers=headers)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle)
+        request = _about_all("watch", "GET", resource, namespace, query=query, headers=selection.accept())
         started, who = time.monotonic(), await self._who()
         try:
-            async with self._send(request, None, timeout, who) as response:
+            async with self._send(request, None, who, idle) as response:
                 _count("watch", str(response.status), started)
-                await self._refuse(response, who, asked)
+                await self._refuse(response, who, request.asked)
                 try:
                     yield []
                     async for lines in transport.lines(response.content):
@@ -142,93 +127,58 @@ class Client:
                 finally:
                     transport.abort(response)
         except transport.FAILURES as error:
-            raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
-
-    # Writing
+            raise errors.Unreachable(f"{request.asked}: {transport.words(error)}") from error
 
     async def create(
         self, resource: Resource, namespace: str, body: Body, type_: type[T], manager: str = ""
     ) -> T:
-        path, asked = resource.collection(namespace), _asked("create", resource, namespace)
-        return await self.ask(Request("create", "POST", path, asked, body, _managed(manager)), type_)
+        return await self.ask(
+            _about_all("create", "POST", resource, namespace, body, _managed(manager)), type_
+        )
 
     async def apply(
-        self,
-        resource: Resource,
-        key: Key,
-        body: Body,
-        type_: type[T],
-        *,
-        manager: str,
-        force: bool = False,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> T:
+        self, resource: Resource, key: Key, body: Body, type_: type[T], *, manager: str, force: bool = False,
+        subresource: str = "", dry_run: bool = False,
+    ) -> T:  # fmt: skip
         """Server-side apply: the fields of `body` become this manager's, those it no longer names go."""
         query = {
             "fieldManager": manager,
             "force": str(force).lower(),
             **({"dryRun": "All"} if dry_run else {}),
         }
-        headers = {"Content-Type": PATCHES["apply"]}
-        request = _about("apply", "PATCH", resource, key, subresource, body, query, headers)
-        return await self.ask(request, type_)
+        return await self.ask(_patch("apply", resource, key, subresource, body, query), type_)
 
     async def patch(
-        self,
-        resource: Resource,
-        key: Key,
-        body: Body,
-        type_: type[T],
-        *,
-        form: Literal["merge", "json"] = "merge",
-        manager: str = "",
-        subresource: str = "",
-    ) -> T:
-        headers = {"Content-Type": PATCHES[form]}
-        request = _about("patch", "PATCH", resource, key, subresource, body, _managed(manager), headers)
-        return await self.ask(request, type_)
+        self, resource: Resource, key: Key, body: Body, type_: type[T], *, form: Literal["merge", "json"] = "merge",
+        manager: str = "", subresource: str = "",
+    ) -> T:  # fmt: skip
+        return await self.ask(_patch(form, resource, key, subresource, body, _managed(manager)), type_)
 
-    async def replace(
-        self, resource: Resource, key: Key, body: Body, type_: type[T], subresource: str = ""
-    ) -> T:
+    async def replace(self, resource: Resource, key: Key, body: Body, type_: type[T]) -> T:
         """PUT: refused with `Conflict` unless `body` carries the resourceVersion that is current."""
-        return await self.ask(_about("replace", "PUT", resource, key, subresource, body), type_)
+        return await self.ask(_about("replace", "PUT", resource, key, body=body), type_)
 
     async def delete(
-        self,
-        resource: Resource,
-        key: Key,
-        *,
-        uid: str = "",
-        version: str = "",
-        propagation: str = "Background",
-        grace: int | None = None,
+        self, resource: Resource, key: Key, *, uid: str = "", version: str = "", grace: int | None = None
     ) -> msgspec.Raw:
         """Delete exactly the object that was seen: with `uid` or `version` another one is never hit."""
         conditions = {"uid": uid, "resourceVersion": version}
-        body: JsonObject = {
-            "preconditions": {name: value for name, value in conditions.items() if value},
-            "propagationPolicy": propagation,
-        }
+        known = {name: value for name, value in conditions.items() if value}
+        body: JsonObject = {"preconditions": known, "propagationPolicy": "Background"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
         return await self.ask(_about("delete", "DELETE", resource, key, body=body), msgspec.Raw)
 
-    async def evict(self, key: Key, *, uid: str = "", dry_run: bool = False) -> None:
+    async def evict(self, key: Key, *, uid: str = "") -> None:
         """Ask a pod to go; `DisruptionRefused` when a budget holds it."""
-        options: JsonObject = {"dryRun": ["All"]} if dry_run else {}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        options = {"preconditions": {"uid": uid}} if uid else {}
         metadata = {"name": key.name, "namespace": key.namespace}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
         await self.ask(_about("evict", "POST", PODS, key, "eviction", body), msgspec.Raw)
 
-    # How
-
-    async def ask(self, request: Request, type_: type[T], limit: float | None = None) -> T:
+    async def ask(self, request: Request, type_: type[T]) -> T:
         """Ask, and ask again as long as the server says "later" and the time limit holds."""
-        ends = time.monotonic() + (self.limit if limit is None else limit)
+        ends = time.monotonic() + self.limit
         renewed = False
         while True:
             try:
@@ -243,43 +193,45 @@ class Client:
                     raise
                 await asyncio.sleep(pause)
 
+    @contextlib.asynccontextmanager
     async def websocket(
         self, path: str, query: list[tuple[str, str]], asked: str
-    ) -> aiohttp.ClientWebSocketResponse:
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """An upgraded connection to a pod, in the channel protocol of exec and port-forward."""
-        who = await self._who()
+        who, ends = await self._who(), contextlib.AsyncExitStack()
+
+        async def look(answer: aiohttp.ClientResponse) -> None:
+            await self._refuse(answer, who, asked)
+            if answer.connection is not None and answer.connection.transport is not None:
+                ends.callback(answer.connection.transport.abort)  # closing alone would outlive this client
+
         # aiohttp throws the body of a refused upgrade away, unless a session looks at every answer first.
         looking = aiohttp.ClientSession(
-            connector=self._session().connector,
-            connector_owner=False,
-            raise_for_status=lambda answer: self._refuse(answer, who, asked),
+            connector=self._session().connector, connector_owner=False, raise_for_status=look
         )
-        try:
-            async with asyncio.timeout(self.limit), looking as session:
-                return await session.ws_connect(
-                    f"{self.access.server}{path}",
-                    params=query,
-                    headers=self._headers(who),
-                    protocols=transport.CHANNELS,
-                    max_msg_size=0,
-                    **self._way(who),
-                )
-        except transport.FAILURES as error:
-            raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
+        async with ends, looking:
+            try:
+                async with asyncio.timeout(self.limit):
+                    socket = await looking.ws_connect(
+                        f"{self.access.server}{path}", params=query, headers=self._headers(who), max_msg_size=0,
+                        protocols=transport.CHANNELS, timeout=transport.CLOSING, **self._way(who),
+                    )  # fmt: skip
+            except transport.FAILURES as error:
+                raise errors.Unreachable(f"{asked}: {transport.words(error)}") from error
+            ends.push_async_callback(socket.close)
+            yield socket
 
     async def _once(self, request: Request, left: float) -> bytes:
         fence = self._fence if request.method != "GET" else None
         if fence is not None:
             left = min(left, fence.time_left())
-        body = (
-            None if request.body is None else transport.FencedBody(msgspec.json.encode(request.body), fence)
-        )
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT)
+        content = None if request.body is None else msgspec.json.encode(request.body)
+        body = None if content is None else transport.FencedBody(content, fence)
         started, code = time.monotonic(), "unreachable"
         try:
             async with asyncio.timeout(left), self._slots:
                 who = await self._who()
-                async with self._send(request, body, timeout, who) as response:
+                async with self._send(request, body, who) as response:
                     code = str(response.status)
                     await self._refuse(response, who, request.asked)
                     return await response.read()
@@ -310,30 +262,21 @@ class Client:
         return {"User-Agent": self.agent, "Accept-Encoding": "identity", **self.access.headers, **shown}
 
     def _way(self, who: Identity) -> JsonObject:
-        options: JsonObject = {"proxy": self.access.proxy}
-        if self.access.tls is not None:
-            options["ssl"] = self.access.tls.context(who)
-            options["server_hostname"] = self.access.tls.server_name
-        return options
+        if self.access.tls is None:
+            return {"proxy": self.access.proxy}
+        tls = self.access.tls
+        return {"proxy": self.access.proxy, "ssl": tls.context(who), "server_hostname": tls.server_name}
 
     def _send(
-        self,
-        request: Request,
-        body: transport.FencedBody | None,
-        timeout: aiohttp.ClientTimeout,
-        who: Identity,
+        self, request: Request, body: transport.FencedBody | None, who: Identity, idle: float | None = None
     ) -> aiohttp.client._RequestContextManager:
         content = {"Content-Type": "application/json", "Accept": "application/json"}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle)
         return self._session().request(
-            request.method,
-            f"{self.access.server}{request.path}",
-            params=request.query,
-            headers={**self._headers(who), **content, **request.headers},
-            data=body,
-            timeout=timeout,
-            allow_redirects=False,
+            request.method, f"{self.access.server}{request.path}", params=request.query, data=body,
+            headers={**self._headers(who), **content, **request.headers}, timeout=timeout, allow_redirects=False,
             **self._way(who),
-        )
+        )  # fmt: skip
 
 
 @functools.cache
@@ -346,7 +289,7 @@ def _decode(answer: bytes, type_: type[T], asked: str) -> T:
         return msgspec.Raw(answer)  # type: ignore[return-value]  # the caller wants it as it came
     try:
         value: T = decoder(type_).decode(answer)  # type: ignore[arg-type]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise errors.Unreadable(f"{asked}: the answer cannot be read: {error}") from error
     return value
 
@@ -357,22 +300,23 @@ def _count(verb: str, code: str, started: float) -> None:
 
 
 def _about(
-    verb: str,
-    method: str,
-    resource: Resource,
-    key: Key,
-    subresource: str = "",
-    body: Body | None = None,
-    query: Pairs | None = None,
-    headers: Pairs | None = None,
+    verb: str, method: str, resource: Resource, key: Key, subresource: str = "", body: Body | None = None
 ) -> Request:
-    tail = f" ({subresource})" if subresource else ""
-    asked = f"{verb} {resource} {key}{tail}"
-    return Request(verb, method, resource.path(key, subresource), asked, body, query or {}, headers or {})
+    asked = f"{verb} {resource} {key}" + (f" ({subresource})" if subresource else "")
+    return Request(verb, method, resource.path(key, subresource), asked, body)
 
 
-def _asked(verb: str, resource: Resource, namespace: str) -> str:
-    return f"{verb} {resource}" + (f" in {namespace}" if namespace else "")
+def _about_all(
+    verb: str, method: str, resource: Resource, namespace: str, body: Body | None = None, query: Pairs = NONE,
+    headers: Pairs = NONE,
+) -> Request:  # fmt: skip
+    asked = f"{verb} {resource}" + (f" in {namespace}" if namespace else "")
+    return Request(verb, method, resource.collection(namespace), asked, body, query, headers)
+
+
+def _patch(form: str, resource: Resource, key: Key, subresource: str, body: Body, query: Pairs) -> Request:
+    asked = _about("apply" if form == "apply" else "patch", "PATCH", resource, key, subresource, body)
+    return replace(asked, query=query, headers={"Content-Type": PATCHES[form]})
 
 
 def _managed(manager: str) -> Pairs:

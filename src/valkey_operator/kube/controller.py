@@ -7,6 +7,7 @@ Neither delays another key.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 import traceback
@@ -15,9 +16,9 @@ from pathlib import Path
 
 from valkey_operator.kube import errors, metrics
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.logs import bound
-from valkey_operator.kube.objects import Key, Object, ObjectT, controlled_by
+from valkey_operator.kube.objects import Key, Object, ObjectT
 from valkey_operator.kube.queue import Queue
+from valkey_operator.process.logs import bound
 
 # Seconds after which to look again although nothing happened, or None.
 Again = float | None
@@ -36,8 +37,8 @@ def owner(kind: str) -> Mapping:
     """From a child to its controlling owner of that kind."""
 
     def keys(item: Object) -> Iterable[Key]:
-        name = controlled_by(item, kind)
-        return () if name is None else (Key(item.metadata.namespace, name),)
+        owners = (each for each in item.metadata.owner_references if each.controller and each.kind == kind)
+        return (Key(item.metadata.namespace, each.name) for each in owners)
 
     return keys
 
@@ -62,8 +63,8 @@ class Controller:
         self.name = name
         self.queue: Queue[Key] = Queue()
         self._reconcile = reconcile
-        self._slots = asyncio.Semaphore(workers)
         self._settle = settle
+        self._workers = workers
         self._deadline = deadline
         self._taking: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
@@ -106,70 +107,60 @@ class Controller:
 
     async def _take(self) -> None:
         while True:
-            await self._slots.acquire()
-            try:
-                key, waited = await self.queue.take()
-            except asyncio.CancelledError:
-                self._slots.release()
-                raise
+            while len(self._working) >= self._workers:
+                await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
+            key, waited = await self.queue.take()
             self._waited.observe(waited)
             task = asyncio.create_task(self._work(key), name=f"{self.name} {key}")
             self._working.add(task)
-            task.add_done_callback(self._worked)
+            task.add_done_callback(functools.partial(self._worked, key))
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _worked(self, key: Key, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
-        self._slots.release()
+        if task.cancelled():  # perhaps before it began: whoever runs this controller next begins with it
+            self.queue.add(key)
+        self.queue.done(key)
 
     async def _work(self, key: Key) -> None:
         started = time.monotonic()
         with bound(controller=self.name, key=str(key)):
-            try:
-                result = await self._attempt(key)
-            except asyncio.CancelledError:
-                self.queue.add(key)  # not done: whoever runs this controller next begins with it
-                raise
-            finally:
-                self.queue.done(key)
+            result = await self._attempt(key)
         metrics.RECONCILE_SECONDS.labels(self.name, result).observe(time.monotonic() - started)
 
     async def _attempt(self, key: Key) -> str:
-        """One reconcile and what its end means; the word is for metrics."""
+        """One reconcile; the word for its end is for metrics."""
         try:
             async with asyncio.timeout(self._deadline) as limit:
                 if self._settle is not None:
                     await self._settle()
                 again = await self._reconcile(key)
-        except errors.NotLeader as error:
-            log.info("stopped: %s", error)
-            return "not_leader"
-        except errors.Throttled as error:
-            self.queue.add_after(key, error.retry_after)
-            log.info("%s; again in %.0f s", error, error.retry_after)
-            return "throttled"
-        except errors.Conflict as error:
-            log.info("%s; again in %.1f s", error, self.queue.retry(key))
-            return "conflict"
         except errors.KubeError as error:
-            log.warning("%s; again in %.1f s", error, self.queue.retry(key))
-            return "error"
-        except TimeoutError as error:
+            return self._refused(key, error)
+        except Exception as error:
+            wait = self.queue.retry(key)
             if not limit.expired():
-                return self._failed(key)
-            where, wait = _where(error), self.queue.retry(key)
+                log.exception("failed; again in %.1f s", wait)
+                return "error"
             sentence = "not done after %.0f s, ended while %s; again in %.1f s"
-            log.error(sentence, self._deadline, where, wait)  # noqa: TRY400 - the place says more than a trace
+            log.error(sentence, self._deadline, _where(error), wait)  # noqa: TRY400 - it says more than a trace
             return "deadline"
-        except Exception:  # noqa: BLE001 - one broken key must not end the others; it is reported in full
-            return self._failed(key)
         self.queue.succeeded(key)
         if again is not None:
             self.queue.add_after(key, again)
         return "ok"
 
-    def _failed(self, key: Key) -> str:
-        log.exception("failed; again in %.1f s", self.queue.retry(key))
-        return "error"
+    def _refused(self, key: Key, error: errors.KubeError) -> str:
+        if isinstance(error, errors.NotLeader):
+            log.info("stopped: %s", error)
+            return "not_leader"
+        if isinstance(error, errors.Throttled):
+            self.queue.add_after(key, error.retry_after)
+            log.info("%s; again in %.0f s", error, error.retry_after)
+            return "throttled"
+        is_conflict = isinstance(error, errors.Conflict)
+        level = logging.INFO if is_conflict else logging.WARNING
+        log.log(level, "%s; again in %.1f s", error, self.queue.retry(key))
+        return "conflict" if is_conflict else "error"
 
 
 def _where(error: BaseException) -> str:

@@ -73,9 +73,9 @@ class OwnershipConflict(Conflict):
 
     def __init__(self, code: int, status: StatusAnswer, asked: str) -> None:
         super().__init__(code, status, asked)
-        causes = status.details.causes if status.details else ()
-        self.owners: Mapping[str, str] = {
-            cause.field: _manager(cause.message) for cause in causes if cause.reason == "FieldManagerConflict"
+        # A cause says: conflict with "kubectl-edit" using apps/v1
+        self.owners = {
+            cause.field: cause.message.partition('"')[2].partition('"')[0] for cause in status.causes
         }
 
 
@@ -100,38 +100,27 @@ class ServerFault(ApiError):
     """The server failed (5xx); it may be asked again."""
 
 
-_BY_CODE: Mapping[int, type[ApiError]] = {
-    401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid,
-}  # fmt: skip
-_BY_REASON: Mapping[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone}
+_BY_CODE = {401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
+_BY_REASON = {"AlreadyExists": AlreadyExists, "Expired": Gone}
+_BY_CAUSE = {"FieldManagerConflict": OwnershipConflict, "DisruptionBudget": DisruptionRefused}
+
+
+def read_status(body: bytes) -> StatusAnswer:
+    try:
+        return msgspec.json.decode(body, type=StatusAnswer)
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # whatever a proxy in between has said
+        return StatusAnswer(message=body[:200].decode(errors="replace").strip())
 
 
 def refusal(code: int, headers: Mapping[str, str], body: bytes, asked: str) -> ApiError:
     """The error for an answer of 400 or above."""
     status = read_status(body)
-    causes = {cause.reason for cause in status.details.causes} if status.details else set()
-    if "FieldManagerConflict" in causes:
-        return OwnershipConflict(code, status, asked)
-    if "DisruptionBudget" in causes:
-        return DisruptionRefused(code, status, asked)
+    for cause in status.causes:
+        if cause.reason in _BY_CAUSE:
+            return _BY_CAUSE[cause.reason](code, status, asked)
     retry_after = headers.get("Retry-After", "")
     if code == 429 or (code >= 500 and retry_after.isdigit()):
         wait = max(float(retry_after), 1.0) if retry_after.isdigit() else 1.0
         return Throttled(code, status, asked, wait, headers.get(FLOW_SCHEMA, ""))
-    if code >= 500:
-        return ServerFault(code, status, asked)
-    return _BY_REASON.get(status.reason, _BY_CODE.get(code, ApiError))(code, status, asked)
-
-
-def read_status(body: bytes) -> StatusAnswer:
-    """A Status object, or one made of whatever a proxy in between has said."""
-    try:
-        return msgspec.json.decode(body, type=StatusAnswer)
-    except msgspec.MsgspecError:
-        return StatusAnswer(message=body[:200].decode(errors="replace").strip())
-
-
-def _manager(message: str) -> str:
-    """The name in `conflict with "kubectl-edit" using apps/v1`."""
-    parts = message.split('"')
-    return parts[1] if len(parts) > 2 else message
+    kind = _BY_REASON.get(status.reason) or _BY_CODE.get(code) or (ServerFault if code >= 500 else ApiError)
+    return kind(code, status, asked)

@@ -83,19 +83,18 @@ class Recorder:
     def event(self, regarding: Item, reason: str, note: str, type: Type = "Normal", action: str = "") -> None:  # noqa: A002
         """Say it. `action` is what was being done, where the reason does not tell."""
         now, about = self._clock(), self._about(regarding)
-        said = (type, reason, action or reason, _cut(note))
-        if said not in about.events and sum(known[:2] == said[:2] for known in about.events) >= SIMILAR:
-            said = (*said[:3], COMBINED)
-            note = COMBINED + note
-        if said not in about.events:
+        said = known = (type, reason, action or reason, _cut(note))
+        if said not in about.events and sum(other[:2] == said[:2] for other in about.events) >= SIMILAR:
+            said, known = (*said[:3], _cut(COMBINED + note)), (type, reason, "", COMBINED)
+        if known not in about.events:
             if about.tokens < 1 or len(self._waiting) >= WAITING:
                 metrics.EVENTS_DROPPED.inc()
                 return
             about.tokens -= 1
-            about.events[said] = self._new(about, regarding, (*said[:3], _cut(note)))
-        event = about.events[said]
+            about.events[known] = self._new(about, regarding, said)
+        event = about.events[known]
         event.count, event.ends, event.last = event.count + 1, now + WINDOW, _moment()
-        if event.key not in self._waiting:
+        if event.key not in self._waiting and len(self._waiting) < WAITING:
             self._waiting[event.key] = event
             self._wake.set()
 
@@ -144,32 +143,29 @@ class Recorder:
         if event.written and about.tokens < 1:
             event.due = now + (1 - about.tokens) * REFILL
             return
-        try:
-            event.written = await self._send(event, count)
-        except Exception as error:
-            event.attempts, event.due = event.attempts + 1, now + 2.0**event.attempts
-            if not isinstance(error, (Throttled, Unreachable, ServerFault)) or event.attempts == ATTEMPTS:
-                log.debug("the event %s is dropped", event.key, exc_info=True)
-                metrics.EVENTS_DROPPED.inc()
-                event.ends = now  # said again, it is a new one
-                del self._waiting[event.key]
-        else:
-            event.attempts, event.due = 0, now + GAP
-            if event.written == event.count:
-                del self._waiting[event.key]
-
-    async def _send(self, event: _Event, count: int) -> int:
-        """How much of the count is written now."""
         series = {"series": {"count": count, "lastObservedTime": event.last}} if count > 1 else {}
         try:
             if event.written:
-                event.about.tokens -= 1
+                about.tokens -= 1
                 await self._client.patch(EVENTS, event.key, series, msgspec.Raw)
             else:
                 await self._client.create(EVENTS, event.key.namespace, {**event.body, **series}, msgspec.Raw)
         except AlreadyExists:  # created by an attempt whose answer got lost
-            return 1
-        return count
+            count = 1
+        except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep the others waiting
+            self._failed(event, error, now)
+            return
+        event.written, event.attempts, event.due = count, 0, now + GAP
+        if event.written == event.count:
+            del self._waiting[event.key]
+
+    def _failed(self, event: _Event, error: Exception, now: float) -> None:
+        event.attempts, event.due = event.attempts + 1, now + 2.0**event.attempts
+        if not isinstance(error, (Throttled, Unreachable, ServerFault)) or event.attempts == ATTEMPTS:
+            log.debug("the event %s is dropped", event.key, exc_info=error)
+            metrics.EVENTS_DROPPED.inc()
+            event.ends = now  # said again, it is a new one
+            del self._waiting[event.key]
 
 
 def _cut(note: str) -> str:

@@ -93,11 +93,9 @@ class Reflection(Generic[ObjectT]):
         while True:
             try:
                 await self._look()
-            except errors.Gone as error:
-                self._must_list = True
-                await self._again("expired", error)
             except errors.KubeError as error:
-                await self._again(type(error).__name__, error)
+                self._must_list = self._must_list or isinstance(error, errors.Gone)
+                await self._again(error)
 
     async def _look(self) -> None:
         if self._must_list or time.monotonic() - self._listed_at > LIST_AGAIN:
@@ -112,9 +110,9 @@ class Reflection(Generic[ObjectT]):
         if time.monotonic() < ends_soon:  # a server that ends watches at once is not to be asked in a loop
             await asyncio.sleep(self._backoff.failed())
 
-    async def _again(self, reason: str, error: errors.KubeError) -> None:
+    async def _again(self, error: errors.KubeError) -> None:
         self.trouble = str(error)
-        metrics.WATCH_RESTARTS.labels(str(self._informer.resource), reason).inc()
+        metrics.WATCH_RESTARTS.labels(str(self._informer.resource), type(error).__name__).inc()
         wait = self._backoff.failed()
         if isinstance(error, errors.Throttled):
             wait = error.retry_after

@@ -49,8 +49,7 @@ class Leadership:
         self.identity = identity
         self._client = client
         self._key = key
-        self._duration = duration
-        self._margin = duration / 5
+        self._duration, self._margin = duration, duration / 5
         self._clock = clock
         self._until = float("-inf")
         selection = Selection(fields=f"metadata.name={key.name}")
@@ -135,46 +134,39 @@ class Leadership:
 
     async def _attempt(self, holder: str) -> bool:
         """Write ourselves (or nobody) into the very version of the Lease that was seen."""
-        lease = self._informer.store.get(self._key)
-        body, sent = self._body(holder, lease), self._clock()
-        limit = self._duration / 3
+        lease, sent, limit = self._informer.store.get(self._key), self._clock(), self._duration / 3
+        body = self._body(holder, lease)
         try:
             async with asyncio.timeout(min(limit, self._until - sent) if self.leads else limit):
                 if lease is None:
                     answer = await self._client.create(LEASES, self._key.namespace, body, Lease)
                 else:
                     answer = await self._client.replace(LEASES, self._key, body, Lease)
-        except errors.Conflict:
-            await self._look()  # somebody was quicker, or our own last write took place without an answer
-            return False
         except (errors.KubeError, TimeoutError) as error:
-            log.warning("the lease %s cannot be written: %s", self._key, error or "no answer in time")
+            log.warning("the lease %s was not written: %s", self._key, str(error) or "no answer in time")
+            if isinstance(
+                error, errors.Conflict
+            ):  # somebody was quicker, or our own last write got no answer
+                with contextlib.suppress(errors.KubeError, TimeoutError):
+                    await asyncio.wait_for(self._informer.refresh(self._key), limit)
             return False
         self._informer.store.put(answer)
         self._until = sent + self._duration - self._margin if holder else float("-inf")
         return True
 
-    async def _look(self) -> None:
-        try:
-            async with asyncio.timeout(self._duration / 3):
-                await self._informer.refresh(self._key)
-        except (errors.KubeError, TimeoutError) as error:
-            log.warning("the lease %s cannot be read: %s", self._key, error or "no answer in time")
-
     def _body(self, holder: str, seen: Lease | None) -> dict[str, Any]:
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         metadata = {"name": self._key.name, "namespace": self._key.namespace}
-        before = seen.spec if seen is not None else LeaseSpec()
-        passes_on = bool(holder) and before.holder_identity != holder
+        before = LeaseSpec()
         if seen is not None:
-            metadata["resourceVersion"] = seen.metadata.resource_version
+            metadata["resourceVersion"], before = seen.metadata.resource_version, seen.spec
+        passes_on = bool(holder) and before.holder_identity != holder
         spec = {
             "holderIdentity": holder,
             "leaseDurationSeconds": self._duration if holder else 1,
-            "renewTime": moment,
+            "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "leaseTransitions": (before.lease_transitions or 0) + passes_on,
         }
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
     async def _release(self) -> None:
         """Let another one lead at once; all our work has ended."""

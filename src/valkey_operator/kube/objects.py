@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 NONE: Mapping[str, str] = {}
+NO_FIELDS = msgspec.Raw(b"{}")
 
 
 class Key(NamedTuple):
@@ -36,12 +37,17 @@ class OwnerReference(Fields, frozen=True, gc=False):
 
 
 class ManagedFields(Fields, frozen=True, gc=False):
-    """One manager's entry: which fields are its own. `fields_v1` stays as it came, to be read when needed."""
+    """One manager's entry. Kept are only the fields of appliers, as they came, to be read when needed."""
 
     manager: str = ""
     operation: str = ""
     subresource: str = ""
-    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
+    fields_v1: msgspec.Raw = msgspec.field(default=NO_FIELDS, name="fieldsV1")
+
+    def __post_init__(self) -> None:
+        # As it came it would keep the whole answer in memory that it is a part of.
+        kept = self.fields_v1.copy() if self.operation == "Apply" else NO_FIELDS
+        msgspec.structs.force_setattr(self, "fields_v1", kept)
 
 
 class Metadata(Fields, frozen=True, gc=False):
@@ -91,11 +97,7 @@ class Cause(Fields, frozen=True, gc=False):
 
 
 class StatusDetails(Fields, frozen=True, gc=False):
-    name: str = ""
-    kind: str = ""
-    uid: str = ""
     causes: tuple[Cause, ...] = ()
-    retry_after_seconds: int = 0
 
 
 class StatusAnswer(Fields, frozen=True, gc=False):
@@ -105,6 +107,10 @@ class StatusAnswer(Fields, frozen=True, gc=False):
     reason: str = ""
     code: int = 0
     details: StatusDetails | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return self.details.causes if self.details is not None else ()
 
 
 class ListMetadata(Fields, frozen=True, gc=False):
@@ -129,11 +135,3 @@ class WatchEvent(msgspec.Struct):
 
     type: str
     object: msgspec.Raw
-
-
-def controlled_by(item: Object, kind: str) -> str | None:
-    """The name of the controlling owner of that kind, in the object's own namespace."""
-    for owner in item.metadata.owner_references:
-        if owner.controller and owner.kind == kind:
-            return owner.name
-    return None

@@ -15,10 +15,10 @@ import msgspec
 
 from valkey_operator.kube.objects import ManagedFields
 
-# A field's name, or the keys by which an element of a list is known.
-Step = str | tuple[tuple[str, Any], ...]
-Path = tuple[Step, ...]
+# In the server's own words: `f:spec` a field, `k:{"name":"x"}` an element of a list by its keys, `v:1` by value.
+Path = tuple[str, ...]
 Fields = Mapping[str, Any]
+MARKS = ("labels", "annotations", "finalizers")
 
 
 class Difference(NamedTuple):
@@ -33,123 +33,93 @@ class Difference(NamedTuple):
         return f"{self.path}: {self.wanted} wanted, {self.found} found, changed by {self.manager or 'nobody known'}"
 
 
-def fingerprint(wanted: Mapping[str, Any]) -> str:
+def fingerprint(wanted: Fields) -> str:
     return hashlib.sha256(msgspec.json.encode(wanted, order="deterministic")).hexdigest()[:32]
 
 
-def lost(wanted: Mapping[str, Any], entries: Iterable[ManagedFields], manager: str) -> frozenset[Path]:
+def lost(wanted: Fields, entries: Iterable[ManagedFields], manager: str) -> frozenset[Path]:
     """What of `wanted` this manager does not own (any more)."""
-    ours = [entry for entry in entries if entry.manager == manager and entry.operation == "Apply"]
-    main = next((_fields(entry) for entry in ours if not entry.subresource), {})
+    ours: Fields = {}
+    for entry in entries:
+        if (entry.manager, entry.operation, entry.subresource) == (manager, "Apply", ""):
+            ours = msgspec.json.decode(entry.fields_v1)
     content = {
         name: value for name, value in wanted.items() if name not in ("apiVersion", "kind", "metadata")
     }
-    marks = {name: wanted.get("metadata", {}).get(name) for name in ("labels", "annotations", "finalizers")}
-    return frozenset(_unowned({**content, "metadata": marks}, main, ()))
+    marks = {name: wanted["metadata"].get(name) for name in MARKS}
+    return frozenset(_unowned({**content, "metadata": marks}, ours, ()))
 
 
 def differences(
-    paths: Iterable[Path], wanted: Mapping[str, Any], found: Mapping[str, Any], entries: Iterable[ManagedFields],
-    hidden: bool = False,
-) -> tuple[Difference, ...]:  # fmt: skip
+    paths: Iterable[Path], wanted: Fields, found: Fields, *, hidden: bool
+) -> tuple[Difference, ...]:
     """The same for people: what was wanted, what is there, who changed it."""
-    sets = [(entry.manager, _fields(entry)) for entry in entries]
-    return tuple(
-        Difference(
-            text(path), _short(_value(wanted, path), hidden), _short(_value(found, path), hidden),
-            next((manager for manager, fields in sets if _holds(fields, path)), ""),
-        )
-        for path in sorted(paths, key=text)
-    )  # fmt: skip
+    sets = [(entry["manager"], entry.get("fieldsV1")) for entry in found["metadata"].get("managedFields", ())]
+
+    def difference(path: Path) -> Difference:
+        manager = next((name for name, fields in sets if _holds(fields, path)), "")
+        return Difference(text(path), _short(wanted, path, hidden), _short(found, path, hidden), manager)
+
+    return tuple(map(difference, sorted(paths)))
 
 
-def _fields(entry: ManagedFields) -> Fields:
-    fields: Fields = msgspec.json.decode(entry.fields_v1)
-    return fields
+def text(path: Path) -> str:
+    """`.spec.ports[port=6379,protocol=TCP].name`"""
+    return "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_named(step)}]" for step in path)
 
 
 def _unowned(wanted: Any, owned: Fields, path: Path) -> Iterator[Path]:
     if isinstance(wanted, Mapping):
-        for name, value in wanted.items():
-            yield from _unowned_part(value, owned.get(f"f:{name}"), (*path, name))
-    elif isinstance(wanted, list) and owned:  # a list without keys is owned as a whole
-        for element in wanted:
-            step, part = _element(element, owned)
-            yield from _unowned_part(element, part, (*path, step))
+        steps = [(f"f:{name}", value) for name, value in wanted.items()]
+    else:
+        steps = [(_step(element, owned), element) for element in wanted]
+    for step, value in steps:
+        part, place = owned.get(step), (*path, step)
+        if value is None or value == {} or value == []:
+            continue  # the server keeps no record of nothing
+        if part or (part is None and isinstance(value, Mapping) and step.startswith("f:")):
+            yield from _unowned(value, part or {}, place)
+        elif part is None:
+            yield place
 
 
-def _unowned_part(value: Any, part: Fields | None, path: Path) -> Iterator[Path]:
-    if value is None or value == {} or value == []:
-        return  # the server keeps no record of nothing
-    if part is None and isinstance(value, Mapping):
-        yield from _unowned(value, {}, path)
-    elif part is None:
-        yield path
-    elif part:  # else owned as a whole
-        yield from _unowned(value, part, path)
-
-
-def _element(element: Any, owned: Fields) -> tuple[Step, Fields | None]:
-    """The step to one element of a list, and what of it is owned."""
+def _step(element: Any, owned: Fields) -> str:
+    """How the server names this element of a list, as far as it has one such."""
     if not isinstance(element, Mapping):
-        return ((("", element),), owned.get(f"v:{msgspec.json.encode(element).decode()}"))
-    for name, part in owned.items():
-        if name.startswith("k:"):
-            keys: dict[str, Any] = msgspec.json.decode(name[2:])
-            if all(element.get(key, value) == value for key, value in keys.items()):
-                return tuple(keys.items()), part
-    known = [
-        key for key in ("name", "key", "port", "containerPort", "mountPath", "type", "ip") if key in element
-    ]
-    return tuple((key, element[key]) for key in known[:1]), None
+        return f"v:{msgspec.json.encode(element).decode()}"
+    known = (step for step in owned if step.startswith("k:") and _is(element, step))
+    named = {"name": element["name"]} if "name" in element else element
+    return next(known, f"k:{msgspec.json.encode(named).decode()}")
 
 
-def _holds(fields: Fields, path: Path) -> bool:
+def _is(element: Any, step: str) -> bool:
+    """A key that the server added by default need not be in the element."""
+    value = msgspec.json.decode(step[2:])
+    if step.startswith("v:"):
+        return bool(element == value)
+    return isinstance(element, Mapping) and all(element.get(name, key) == key for name, key in value.items())
+
+
+def _holds(fields: Fields | None, path: Path) -> bool:
     for step in path:
-        if isinstance(step, str):
-            inner = fields.get(f"f:{step}")
-        else:
-            parts = (part for name, part in fields.items() if name.startswith("k:") and _is(name, step))
-            inner = next(parts, None)
-        if inner is None:
-            return False
-        fields = inner
-    return True
+        fields = None if fields is None else fields.get(step)
+    return fields is not None
 
 
-def _is(name: str, step: tuple[tuple[str, Any], ...]) -> bool:
-    keys: dict[str, Any] = msgspec.json.decode(name[2:])
-    return all(keys.get(key) == value for key, value in step)
-
-
-def _value(content: Any, path: Path) -> Any:
+def _short(content: Any, path: Path, hidden: bool) -> str:
     for step in path:
-        if isinstance(step, str) and isinstance(content, Mapping):
-            content = content.get(step)
-        elif isinstance(content, list):
-            matching = (part for part in content if _matches(part, step))
-            content = next(matching, None)
+        if step.startswith("f:"):
+            content = content.get(step[2:]) if isinstance(content, Mapping) else None
         else:
-            return None
-    return content
-
-
-def _matches(part: Any, step: Step) -> bool:
-    if isinstance(step, str):
-        return False
-    return all(part == value if key == "" else part.get(key, value) == value for key, value in step)
-
-
-def text(path: Path) -> str:
-    named = (
-        f".{step}" if isinstance(step, str) else f"[{','.join(f'{k}={v}' if k else str(v) for k, v in step)}]"
-        for step in path
-    )
-    return "".join(named)
-
-
-def _short(value: Any, hidden: bool) -> str:
-    if value is None:
+            content = next((part for part in content or () if _is(part, step)), None)
+    if content is None:
         return "nothing"
-    text = "(hidden)" if hidden else msgspec.json.encode(value).decode()
-    return text if len(text) <= 120 else f"{text[:117]}…"
+    shown = "(hidden)" if hidden else msgspec.json.encode(content).decode()
+    return shown if len(shown) <= 120 else f"{shown[:117]}…"
+
+
+def _named(step: str) -> str:
+    keys = msgspec.json.decode(step[2:])
+    return (
+        ",".join(f"{name}={value}" for name, value in keys.items()) if isinstance(keys, dict) else str(keys)
+    )

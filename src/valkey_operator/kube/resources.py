@@ -51,11 +51,10 @@ class Selection:
         wanted = {"labelSelector": self.labels, "fieldSelector": self.fields}
         return {name: value for name, value in wanted.items() if value}
 
-    def accept(self, kind: str) -> Mapping[str, str]:
-        """The headers for a list (`PartialObjectMetadataList`) or one object or watch of this selection."""
-        if not self.metadata_only:
-            return {"Accept": "application/json"}
-        return {"Accept": f"application/json;as={kind};g=meta.k8s.io;v=v1"}
+    def accept(self, suffix: str = "") -> Mapping[str, str]:
+        """The header that asks for this much of one object, or with the suffix List of a list."""
+        partial = f";as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1" if self.metadata_only else ""
+        return {"Accept": f"application/json{partial}"}
 
 
 EVERYTHING = Selection()
@@ -72,11 +71,7 @@ DEPLOYMENTS = Resource("Deployment", "deployments", "apps")
 DISRUPTION_BUDGETS = Resource("PodDisruptionBudget", "poddisruptionbudgets", "policy")
 LEASES = Resource("Lease", "leases", "coordination.k8s.io")
 EVENTS = Resource("Event", "events", "events.k8s.io")
-VALIDATING_WEBHOOKS = Resource(
-    "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "admissionregistration.k8s.io",
-    namespaced=False,
-)  # fmt: skip
-MUTATING_WEBHOOKS = Resource(
-    "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "admissionregistration.k8s.io",
-    namespaced=False,
-)  # fmt: skip
+VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS = (
+    Resource(kind, f"{kind.lower()}s", "admissionregistration.k8s.io", namespaced=False)
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import aiohttp
@@ -73,11 +74,8 @@ async def start(
     wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     query = [("command", word) for word in command] + [(name, "1") for name, on in wanted.items() if on]
     asked, place = f"run {command[0]} in pod {pod}", [("container", container)] if container else []
-    socket = await client.websocket(PODS.path(pod, "exec"), query + place, asked)
-    try:
+    async with client.websocket(PODS.path(pod, "exec"), query + place, asked) as socket:
         yield Running(socket, asked)
-    finally:
-        await socket.close()
 
 
 async def execute(
@@ -109,13 +107,12 @@ async def port_forward(
     its sending, the connection ends.
     """
     asked, carried = f"forward to port {port} of pod {pod}", set[asyncio.Task[None]]()
-
-    async def socket() -> Socket:
-        return await client.websocket(PODS.path(pod, "portforward"), [("ports", str(port))], asked)
+    connect = partial(client.websocket, PODS.path(pod, "portforward"), [("ports", str(port))], asked)
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await _carry(await socket(), reader, writer, asked)
+            async with connect() as socket:
+                await _carry(socket, reader, writer, asked)
         except errors.KubeError as error:
             report(error)
 
@@ -124,7 +121,8 @@ async def port_forward(
         task.add_done_callback(carried.discard)
         task.add_done_callback(lambda _: writer.close())
 
-    await (await socket()).close()  # what is refused is refused now, not at the first connection
+    async with connect():
+        pass  # what is refused is refused now, not at the first connection
     try:
         server = await asyncio.start_server(accept, "127.0.0.1", local)
     except OSError as error:
@@ -154,7 +152,6 @@ async def _carry(
         pass  # the local side went away
     finally:
         await _end(sending)
-        await socket.close()
 
 
 async def _send(reader: asyncio.StreamReader, socket: Socket) -> None:
@@ -188,7 +185,7 @@ async def _frames(socket: Socket) -> AsyncIterator[tuple[int, bytes]]:
 def _exit_code(content: bytes, asked: str) -> int:
     """The server's last word: success, the command's own code, or why it could not be run."""
     status = errors.read_status(content)
-    for cause in status.details.causes if status.details else ():
+    for cause in status.causes:
         if cause.reason == "ExitCode":
             return int(cause.message)
     if not status.message:

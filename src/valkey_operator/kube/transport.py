@@ -13,6 +13,7 @@ from valkey_operator.kube.errors import NotLeader
 
 CONNECT_LIMIT = 10.0
 CHANNELS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+CLOSING = aiohttp.ClientWSTimeout(ws_close=2.0)  # for a peer that no longer listens
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 
 # A machine that vanished answers no probe: 15 s + 3 × 5 s. A frozen server does; the watch's idle limit is for it.
@@ -30,7 +31,7 @@ class Fence(Protocol):
 class FencedBody(aiohttp.payload.BytesPayload):
     """A body that looks at the fence at the last moment, when connecting and waiting are over.
 
-    Headers and body leave in one piece, so a process that was frozen before this point sends nothing.
+    Headers leave with the body, so a process that was frozen before this point sends nothing.
     """
 
     def __init__(self, content: bytes, fence: Fence | None) -> None:

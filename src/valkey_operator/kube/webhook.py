@@ -12,7 +12,7 @@ import functools
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal
@@ -20,11 +20,12 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from valkey_operator.kube import metrics, serving
+from valkey_operator.kube import metrics
 from valkey_operator.kube.client import Client, JsonObject
 from valkey_operator.kube.errors import Misconfigured
 from valkey_operator.kube.objects import Fields, Object
 from valkey_operator.kube.resources import Resource
+from valkey_operator.process import serving
 
 # An update carries the object twice, and one may have 3 MiB.
 BODY_LIMIT = 7 * 1024 * 1024
@@ -76,7 +77,6 @@ class Verdict(Fields, frozen=True, gc=False):
 
 ALLOWED = Verdict()
 Handler = Callable[[Review], Awaitable[Verdict]]
-Handlers = Mapping[str, Handler]  # by path
 
 
 class _Asked(Fields, frozen=True, gc=False):
@@ -85,20 +85,16 @@ class _Asked(Fields, frozen=True, gc=False):
 
 
 def opened(
-    handlers: Handlers,
-    certificate: Certificate,
-    host: str = "",
-    port: int = 9443,
-    limit: float = HANDLER_LIMIT,
+    handlers: Mapping[str, Handler], certificate: Certificate, host: str = "", port: int = 9443
 ) -> AbstractAsyncContextManager[int]:
     """Serves inside `async with`, which yields the port."""
     app = web.Application(client_max_size=BODY_LIMIT)
     for path, handler in handlers.items():
-        app.router.add_post(path, functools.partial(_answer, path, handler, limit))
+        app.router.add_post(path, functools.partial(_answer, path, handler))
     return serving.opened(app, host, port, certificate.listening)
 
 
-async def _answer(path: str, handler: Handler, limit: float, request: web.Request) -> web.Response:
+async def _answer(path: str, handler: Handler, request: web.Request) -> web.Response:
     counted = metrics.WEBHOOK_REQUESTS
     try:
         asked = msgspec.json.decode(await request.read(), type=_Asked)
@@ -107,14 +103,14 @@ async def _answer(path: str, handler: Handler, limit: float, request: web.Reques
         return web.Response(text=f"This is no AdmissionReview of admission.k8s.io/v1: {error}.\n", status=400)
     review = asked.request
     try:
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(HANDLER_LIMIT):
             verdict = await handler(review)
         body = msgspec.json.encode(_response(review, verdict))
     except Exception as error:  # the boundary: whatever breaks, the API server gets a sentence
         about = f"{review.operation} {review.kind.kind} {review.namespace}/{review.name}"
         log.exception("the webhook %s failed on %s", path, about, extra={"uid": review.uid})
         counted.labels(path, "failed").inc()
-        what = f"took longer than {limit:g} s" if isinstance(error, TimeoutError) else "failed"
+        what = f"took longer than {HANDLER_LIMIT:g} s" if isinstance(error, TimeoutError) else "failed"
         return web.Response(text=f"The check of this {review.kind.kind} {what}; try again.\n", status=500)
     counted.labels(path, "allowed" if verdict.allowed else "refused").inc()
     return web.Response(body=body, content_type="application/json")
@@ -137,9 +133,10 @@ class Certificate:
     connections keep theirs.
     """
 
-    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
-        self._files = (certificate, key) if certificate and key else None
-        self._read_at: object = None
+    def __init__(self, *files: Path) -> None:
+        """Of `files`, certificate and key; without, the pair has to be set."""
+        self._files = files
+        self._state: list[tuple[int, int]] = []
         self._said = ""
         self._newest: ssl.SSLContext | None = None
         self.listening = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -152,12 +149,20 @@ class Certificate:
         with os.fdopen(os.memfd_create("pair"), "wb") as pair:
             pair.write(certificate + b"\n" + key)
             pair.flush()
-            self._load(Path(f"/proc/self/fd/{pair.fileno()}"), None)
+            self._load(Path(f"/proc/self/fd/{pair.fileno()}"))
 
     def problem(self) -> str | None:
         """Why nobody can connect: a readiness check. Looks at the files as each handshake does."""
-        if self._files is not None:
-            self._look(*self._files)
+        try:
+            # Before reading: what changes in between is seen as changed the next time.
+            state = [(file.stat().st_ino, file.stat().st_mtime_ns) for file in self._files]
+            if state != self._state:
+                self._load(*self._files)
+                self._state, self._said = state, ""
+        except (OSError, Misconfigured) as error:
+            if str(error) != self._said:  # once, not at every handshake
+                log.warning("the serving certificate cannot be used, what was shown before stays: %s", error)
+            self._said = str(error)
         return None if self._newest else "there is no serving certificate yet"
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> int | None:
@@ -167,19 +172,7 @@ class Certificate:
         connection.context = self._newest
         return None
 
-    def _look(self, certificate: Path, key: Path) -> None:
-        try:
-            # Before reading: what changes in between is seen as changed the next time.
-            state = [(file.stat().st_ino, file.stat().st_mtime_ns) for file in (certificate, key)]
-            if state != self._read_at:
-                self._load(certificate, key)
-                self._read_at, self._said = state, ""
-        except (OSError, Misconfigured) as error:
-            if str(error) != self._said:  # once, not at every handshake
-                log.warning("the serving certificate cannot be used, what was shown before stays: %s", error)
-            self._said = str(error)
-
-    def _load(self, certificate: Path, key: Path | None) -> None:
+    def _load(self, certificate: Path, key: Path | None = None) -> None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             # Without a password OpenSSL would ask for one at the terminal.
@@ -206,7 +199,7 @@ class WebhookConfiguration(Object, frozen=True, gc=False):
 
 async def keep_trusted(
     client: Client, resource: Resource, seen: WebhookConfiguration, bundle: bytes
-) -> Sequence[str]:
+) -> tuple[str, ...]:
     """Make the API server trust `bundle`; the names of the webhooks that did not. Nothing is sent if all did.
 
     `Conflict` when the configuration is no longer the one that was seen.

@@ -18,7 +18,7 @@ import msgspec
 from valkey_operator.kube import errors, ownership
 from valkey_operator.kube.client import Client, JsonObject, decoder
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Key, ManagedObject, Object, ObjectT
+from valkey_operator.kube.objects import Key, ManagedObject, ObjectT
 from valkey_operator.kube.ownership import Difference, Path
 
 # Carries the fingerprint of what was applied last: the same wish need not be sent again.
@@ -45,7 +45,7 @@ class Writer:
         self._manager = manager
         self._doubts: dict[tuple[str, Key], Informer[Any]] = {}
         # Fields that are changed on the way in, by an admission webhook: ours to wish, not to fight over.
-        self._rewritten: dict[tuple[str, Key, str], frozenset[Path]] = {}
+        self._rewritten: dict[tuple[str, Key], tuple[str, frozenset[Path]]] = {}
 
     async def apply(
         self, informer: Informer[ManagedT], wanted: Mapping[str, Any], *, force: bool = False
@@ -54,27 +54,21 @@ class Writer:
 
         A new wish for a field that another manager owns raises `OwnershipConflict`, unless `force`.
         """
-        resource, mark = informer.resource, ownership.fingerprint(wanted)
-        metadata = wanted["metadata"]
+        metadata, mark = wanted["metadata"], ownership.fingerprint(wanted)
         key = Key(metadata.get("namespace", ""), metadata["name"])
-        annotations = {**metadata.get("annotations", {}), APPLIED: mark}
-        head = {"apiVersion": resource.api_version, "kind": resource.kind}
-        body: JsonObject = {**head, **wanted, "metadata": {**metadata, "annotations": annotations}}
+        body: JsonObject = dict(wanted)
+        body["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), APPLIED: mark}}
         seen = informer.store.get(key)
         undone: tuple[Difference, ...] = ()
-        if seen is not None and seen.metadata.annotations.get(APPLIED) == mark:
-            drift = self._lost(body, seen, (str(resource), key, mark))
-            if not drift:
-                return Applied(seen, "unchanged")
-            undone, force = await self._explain(informer, body, drift, key), True
         if seen is not None:
+            if seen.metadata.annotations.get(APPLIED) == mark:
+                lost = ownership.lost(body, seen.metadata.managed_fields, self._manager)
+                if not lost or self._rewritten.get((str(informer.resource), key)) == (mark, lost):
+                    return Applied(seen, "unchanged")
+                undone, force = await self._explain(informer, key, body, lost), True
             body["metadata"]["uid"] = seen.metadata.uid  # never into another object of the same name
-        with self._in_doubt(informer, key):
-            item = await self._client.apply(
-                resource, key, body, informer.type, manager=self._manager, force=force
-            )
-        informer.store.put(item)
-        self._note_rewritten(body, item, (str(resource), key, mark))
+        item = await self._send(informer, key, body, force)
+        self._note_rewritten((str(informer.resource), key), mark, body, item)
         return Applied(item, "created" if seen is None else "restored" if undone else "changed", undone)
 
     async def status(
@@ -85,43 +79,28 @@ class Writer:
         for records that decide (epoch, primary, operation)."""
         if before == after:
             return seen
-        resource, metadata = informer.resource, seen.metadata
-        marks = {"name": metadata.name, "uid": metadata.uid}
-        if metadata.namespace:
-            marks["namespace"] = metadata.namespace
+        metadata = {"name": seen.metadata.name, "uid": seen.metadata.uid}
         if compare:
-            marks["resourceVersion"] = metadata.resource_version
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": marks, "status": after}
-        with self._in_doubt(informer, seen.key):
-            item = await self._client.apply(
-                resource,
-                seen.key,
-                body,
-                informer.type,
-                manager=self._manager,
-                force=True,
-                subresource="status",
-            )
-        informer.store.put(item)
-        return item
+            metadata["resourceVersion"] = seen.metadata.resource_version
+        return await self._send(informer, seen.key, {"metadata": metadata, "status": after}, True, "status")
 
     async def delete(
         self, informer: Informer[ObjectT], seen: ObjectT, *, compare: bool = False, grace: int | None = None
     ) -> None:
         """Delete the very object that was seen, with `compare` only if nobody changed it since."""
-        version = seen.metadata.resource_version if compare else ""
+        uid, version = seen.metadata.uid, seen.metadata.resource_version if compare else ""
         with self._in_doubt(informer, seen.key):
             try:
                 answer = await self._client.delete(
-                    informer.resource, seen.key, uid=seen.metadata.uid, version=version, grace=grace
+                    informer.resource, seen.key, uid=uid, version=version, grace=grace
                 )
             except errors.NotFound:
-                answer = None
-        left = _left(answer, informer.type)
-        if left is None:
+                answer = msgspec.Raw(b'{"kind":"Status"}')
+        # The object comes back where it only begins to go (finalizers, grace), else a Status.
+        if decoder(_Kind).decode(answer).kind == "Status":
             informer.store.delete(seen, by_us=True)
         else:
-            informer.store.put(left)
+            informer.store.put(decoder(informer.type).decode(answer))
 
     async def evict(self, informer: Informer[ObjectT], seen: ObjectT) -> None:
         with self._in_doubt(informer, seen.key):
@@ -134,6 +113,16 @@ class Writer:
             await informer.refresh(doubt[1])
             self._doubts.pop(doubt, None)
 
+    async def _send(
+        self, informer: Informer[ObjectT], key: Key, body: JsonObject, force: bool, subresource: str = ""
+    ) -> ObjectT:
+        body = {"apiVersion": informer.resource.api_version, "kind": informer.resource.kind, **body}
+        how: JsonObject = {"manager": self._manager, "force": force, "subresource": subresource}
+        with self._in_doubt(informer, key):
+            item = await self._client.apply(informer.resource, key, body, informer.type, **how)
+        informer.store.put(item)
+        return item
+
     @contextlib.contextmanager
     def _in_doubt(self, informer: Informer[Any], key: Key) -> Iterator[None]:
         try:
@@ -142,37 +131,22 @@ class Writer:
             self._doubts[str(informer.resource), key] = informer
             raise
 
-    def _lost(self, body: JsonObject, item: ManagedObject, wish: tuple[str, Key, str]) -> frozenset[Path]:
-        lost = ownership.lost(body, item.metadata.managed_fields, self._manager)
-        return frozenset() if lost == self._rewritten.get(wish) else lost
-
-    def _note_rewritten(self, body: JsonObject, item: ManagedObject, wish: tuple[str, Key, str]) -> None:
+    def _note_rewritten(
+        self, name: tuple[str, Key], mark: str, body: JsonObject, item: ManagedObject
+    ) -> None:
+        self._rewritten.pop(name, None)
         still = ownership.lost(body, item.metadata.managed_fields, self._manager)
-        self._rewritten = {known: paths for known, paths in self._rewritten.items() if known[:2] != wish[:2]}
         if still:
-            self._rewritten[wish] = still
-            fields = ", ".join(map(ownership.text, still))
-            log.warning("%s %s: admission changes %s, which stays so", wish[0], wish[1], fields)
+            self._rewritten[name] = (mark, still)
+            fields = ", ".join(sorted(map(ownership.text, still)))
+            log.warning("%s %s: admission changes %s, which stays so", *name, fields)
 
     async def _explain(
-        self, informer: Informer[Any], body: JsonObject, drift: frozenset[Path], key: Key
+        self, informer: Informer[Any], key: Key, body: JsonObject, lost: frozenset[Path]
     ) -> tuple[Difference, ...]:
-        found = await self._client.get(informer.resource, key, msgspec.Raw)
-        entries = decoder(ManagedObject).decode(found).metadata.managed_fields
-        hidden = informer.resource.kind == "Secret"
-        return ownership.differences(drift, body, msgspec.json.decode(found), entries, hidden)
-
-
-def _left(answer: msgspec.Raw | None, type_: type[ObjectT]) -> ObjectT | None:
-    """A delete answers with the object where it only begins (finalizers, grace), else with a Status."""
-    if answer is None or decoder(_Kind).decode(answer).kind == "Status":
-        return None
-    item: ObjectT = decoder(type_).decode(answer)
-    return item
+        found = await self._client.get(informer.resource, key, dict)
+        return ownership.differences(lost, body, found, hidden=informer.resource.kind == "Secret")
 
 
 class _Kind(msgspec.Struct):
     kind: str = ""
-
-
-__all__ = ["APPLIED", "Applied", "Object", "Writer"]

@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from valkey_operator.kube import health, metrics
+from valkey_operator.kube import metrics
+from valkey_operator.process import health
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ async def asked(
     live: dict[str, health.Check] | None = None, ready: dict[str, health.Check] | None = None, host: str = ""
 ) -> AsyncIterator[Callable[..., aiohttp.client._RequestContextManager]]:
     async with (
-        health.opened(live=live or {}, ready=ready or {}, host=host, port=0) as port,
+        health.opened(live or {}, ready or {}, host, 0) as port,
         aiohttp.ClientSession(f"http://{host or '127.0.0.1'}:{port}") as session,
     ):
         yield session.request
@@ -82,7 +83,7 @@ async def test_the_log_level_can_be_set_through_a_port_forward(host: str) -> Non
         pytest.skip("this machine has no IPv6")
     logging.root.setLevel("WARNING")
     async with (
-        health.opened(live={}, ready={}, host=host, port=0) as port,
+        health.opened({}, {}, host, 0) as port,
         aiohttp.ClientSession(f"http://{f'[{host}]' if ':' in host else host or '127.0.0.1'}:{port}") as to,
     ):
         async with to.put("/loglevel?level=debug") as answer:
@@ -112,14 +113,14 @@ async def test_a_wrong_level_is_refused_with_the_levels_there_are(query: str) ->
 
 
 async def test_the_port_is_free_again_afterwards() -> None:
-    async with health.opened(live={}, ready={}, host="127.0.0.1", port=0) as port:
+    async with health.opened({}, {}, "127.0.0.1", 0) as port:
         pass
-    async with health.opened(live={}, ready={}, host="127.0.0.1", port=port) as again:
+    async with health.opened({}, {}, "127.0.0.1", port) as again:
         assert again == port
 
 
 async def test_a_port_that_is_taken_is_an_error_at_the_start() -> None:
-    async with health.opened(live={}, ready={}, port=0) as port:
+    async with health.opened({}, {}, port=0) as port:
         with pytest.raises(OSError, match="in use"):
-            async with health.opened(live={}, ready={}, port=port):
+            async with health.opened({}, {}, port=port):
                 pass

@@ -12,8 +12,8 @@ from enum import Enum
 
 import pytest
 
-from valkey_operator.kube import logs
 from valkey_operator.kube.objects import Key
+from valkey_operator.process import logs
 
 log = logging.getLogger("tests.logs")
 

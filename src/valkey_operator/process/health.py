@@ -11,17 +11,16 @@ from contextlib import AbstractAsyncContextManager
 import prometheus_client
 from aiohttp import web
 
-from valkey_operator.kube import logs, serving
+from valkey_operator.process import logs, serving
 
 # Why not, in a sentence; None when all is well.
 Check = Callable[[], str | None]
+Checks = Mapping[str, Check]
 
 log = logging.getLogger(__name__)
 
 
-def opened(
-    *, live: Mapping[str, Check], ready: Mapping[str, Check], host: str = "", port: int = 8080
-) -> AbstractAsyncContextManager[int]:
+def opened(live: Checks, ready: Checks, host: str = "", port: int = 8080) -> AbstractAsyncContextManager[int]:
     """Serves inside `async with`, which yields the port."""
     app = web.Application()
     app.router.add_get("/livez", functools.partial(_examine, live))
@@ -32,7 +31,7 @@ def opened(
     return serving.opened(app, host, port)
 
 
-async def _examine(checks: Mapping[str, Check], request: web.Request) -> web.Response:
+async def _examine(checks: Checks, request: web.Request) -> web.Response:
     reasons = {name: _reason(name, check) for name, check in checks.items()}
     lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in reasons.items()]
     failed = any(reasons.values())
