@@ -6,18 +6,20 @@ mirror and named as the registry names it, so that one Containerfile serves both
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devcluster import machine
+from devcluster import machine, python_site
 from devcluster.command import run
 from devcluster.places import cache_lock, cache_root
 from devcluster.problem import Problem
@@ -38,6 +40,8 @@ class Recipe:
     name: str
     folder: Path
     arguments: dict[str, str] = field(default_factory=dict)
+    # The Python for which the project itself goes in, as `site/` beside what the images share.
+    python: str = ""
 
     @property
     def full_name(self) -> str:
@@ -49,11 +53,17 @@ class Recipe:
         return self.folder.parent
 
     @property
+    def checkout(self) -> Path:
+        return self.context.parent
+
+    @property
     def archive(self) -> Path:
-        digest = hashlib.sha256(json.dumps([self.name, self.arguments]).encode())
+        digest = hashlib.sha256(json.dumps([self.name, self.arguments, self.python]).encode())
         shared = [path for path in self.context.iterdir() if path.name != "images.toml"]
         for file in sorted(path for path in [*shared, *self.folder.rglob("*")] if path.is_file()):
             digest.update(str(file.relative_to(self.context)).encode() + b"\0" + file.read_bytes())
+        for file in python_site.sources(self.checkout) if self.python else ():
+            digest.update(str(file.relative_to(self.checkout)).encode() + b"\0" + file.read_bytes())
         word = re.sub(r"[^a-z0-9.]+", "-", self.name)
         return cache_root() / "images" / f"{word}-{digest.hexdigest()[:12]}.tar"
 
@@ -64,7 +74,10 @@ def recipes(images: Path) -> dict[str, Recipe]:
     if not listing.exists():
         raise Problem(f"{listing} is missing; run this in a checkout of the project")
     found = tomllib.loads(listing.read_text())["image"]
-    made = [Recipe(item["name"], images / item["folder"], item.get("arguments", {})) for item in found]
+    made = [
+        Recipe(item["name"], images / item["folder"], item.get("arguments", {}), item.get("python", ""))
+        for item in found
+    ]
     return {recipe.name: recipe for recipe in made}
 
 
@@ -101,17 +114,31 @@ def _build(tool: str, recipe: Recipe, progress: Progress) -> None:
     common = ["--file", str(recipe.folder / "Containerfile"), "--tag", recipe.full_name, *arguments]
     arriving = recipe.archive.with_suffix(".new")
     arriving.unlink(missing_ok=True)
-    if tool == "buildah":
-        _buildah("build", "--pull-never", "--layers", *common, str(recipe.context))
-        _buildah("push", recipe.full_name, f"oci-archive:{arriving}:{recipe.full_name}")
-    else:
-        run(tool, "build", *common, recipe.context, timeout=1800)
-        oci = ["--format", "oci-archive"] if tool == "podman" else []
-        run(tool, "save", *oci, "--output", arriving, recipe.full_name, timeout=600)
+    with _context(recipe) as context:
+        if tool == "buildah":
+            _buildah("build", "--pull-never", "--layers", *common, str(context))
+            _buildah("push", recipe.full_name, f"oci-archive:{arriving}:{recipe.full_name}")
+        else:
+            run(tool, "build", *common, context, timeout=1800)
+            oci = ["--format", "oci-archive"] if tool == "podman" else []
+            run(tool, "save", *oci, "--output", arriving, recipe.full_name, timeout=600)
     arriving.rename(recipe.archive)
     _forget_old(recipe)
     size = recipe.archive.stat().st_size / 1e6
     progress.say(f"built {recipe.name}: {size:.1f} MB in {duration(time.monotonic() - started)}")
+
+
+@contextlib.contextmanager
+def _context(recipe: Recipe) -> Iterator[Path]:
+    """What the build sees; with the project's own Python packages where the image wants them."""
+    if not recipe.python:
+        yield recipe.context
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        context = Path(folder) / "images"
+        shutil.copytree(recipe.context, context)
+        python_site.make(recipe.checkout, recipe.python, context / "site")
+        yield context
 
 
 def _forget_old(recipe: Recipe, keep: int = 4) -> None:

@@ -1,0 +1,1 @@
+"""What was seen, as frozen values. No pydantic: the sidecar imports this."""

@@ -1,0 +1,1 @@
+"""One settings class per process, read from the environment once, at the start."""

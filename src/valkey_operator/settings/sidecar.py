@@ -1,0 +1,35 @@
+"""What the sidecar is told by its pod's template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class SidecarSettings:
+    """Names of this pod, and where things are mounted."""
+
+    namespace: str
+    deployment: str
+    node: str
+    pod_uid: str
+    pod_ip: str
+    run: Path = Path("/run/valkey")
+    data: Path = Path("/data")
+    config: Path = Path("/etc/valkey-operator/config")
+    users: Path = Path("/etc/valkey-operator/users")
+    probe_port: int = 8080
+    log_level: str = "info"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SidecarSettings:
+        names = ("NAMESPACE", "DEPLOYMENT", "NODE", "POD_UID", "POD_IP")
+        missing = [name for name in names if not environment.get(name)]
+        if missing:
+            raise ValueError(f"the environment lacks {', '.join(missing)}; the pod's template must set them")
+        namespace, deployment, node, pod_uid, pod_ip = (environment[name] for name in names)
+        level = environment.get("LOG_LEVEL", "info")
+        return cls(namespace, deployment, node, pod_uid, pod_ip, log_level=level)

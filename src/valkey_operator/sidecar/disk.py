@@ -1,0 +1,123 @@
+"""What lies on the node's volume: data, how the last run ended, and the record of who was primary.
+
+Notes of our own are beside the data, in `.valkey-operator/`; each is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from valkey_operator.model.gate import Disk, Record
+
+NOTES = ".valkey-operator"
+AUXILIARY = 0xFA
+
+
+class Volume:
+    """The folder `/data` of this node."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._notes = folder / NOTES
+        self._notes.mkdir(exist_ok=True)
+
+    def seen(self) -> Disk:
+        snapshot = self._folder / "dump.rdb"
+        manifest = self._folder / "appendonlydir" / "appendonly.aof.manifest"
+        facts = read_snapshot_facts(snapshot)
+        run = self._read("run")
+        return Disk(
+            has_data=_is_filled(manifest) if run.get("appendonly") else _is_filled(snapshot),
+            was_stopped_cleanly=bool(self._read("clean")),
+            is_synced_always=bool(run.get("synced_always")),
+            has_append_only_file=bool(run.get("appendonly")) and _is_filled(manifest),
+            history=facts.get("repl-id", ""),
+            offset=int(facts.get("repl-offset", "0")),
+        )
+
+    def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
+        """Before each start: from now on the last stop is not a clean one any more."""
+        (self._notes / "clean").unlink(missing_ok=True)
+        self._write("run", {"appendonly": appendonly, "synced_always": synced_always})
+
+    def note_clean_stop(self) -> None:
+        """After the server has ended by our own order, without an error."""
+        self._write("clean", {"clean": True})
+
+    @property
+    def record(self) -> Record:
+        known = self._read("record")
+        return Record(int(known.get("epoch", 0)), str(known.get("primary", "")))
+
+    def note_record(self, record: Record) -> None:
+        if record != self.record:
+            self._write("record", {"epoch": record.epoch, "primary": record.primary})
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads((self._notes / name).read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        arriving = self._notes / f"{name}.new"
+        with arriving.open("w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        arriving.rename(self._notes / name)
+        folder = os.open(self._notes, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _is_filled(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def read_snapshot_facts(file: Path) -> dict[str, str]:
+    """The fields at the head of an RDB file, such as `repl-id` and `repl-offset`; none of a broken one."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(4096)
+    except FileNotFoundError:
+        return {}
+    facts: dict[str, str] = {}
+    place = 9  # after the magic and the version
+    try:
+        while head[place] == AUXILIARY:
+            name, place = _text(head, place + 1)
+            facts[name], place = _text(head, place)
+    except IndexError:
+        pass  # cut short: what was read is right
+    return facts
+
+
+def _text(head: bytes, place: int) -> tuple[str, int]:
+    first = head[place]
+    if first >> 6 == 3:  # a number, in 1, 2 or 4 bytes
+        size = {0xC0: 1, 0xC1: 2, 0xC2: 4}[first] if first <= 0xC2 else _fail()
+        return str(int.from_bytes(_take(head, place + 1, size), "little", signed=True)), place + 1 + size
+    if first >> 6 == 0:
+        size, start = first & 0x3F, place + 1
+    elif first >> 6 == 1:
+        size, start = (first & 0x3F) << 8 | head[place + 1], place + 2
+    else:
+        size, start = int.from_bytes(_take(head, place + 1, 4), "big"), place + 5
+    return _take(head, start, size).decode(errors="replace"), start + size
+
+
+def _take(head: bytes, start: int, size: int) -> bytes:
+    if start + size > len(head):
+        raise IndexError(start)
+    return head[start : start + size]
+
+
+def _fail() -> int:
+    raise IndexError("compressed")

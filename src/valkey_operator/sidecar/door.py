@@ -1,0 +1,86 @@
+"""The door between the server's entry point and its server: a FIFO on the volume that both containers see.
+
+The entry point writes its pid beside it, reads one word from it and becomes the server. A word is used up by
+the start it was given for: what nobody reads is gone when the writer closes, so no word outlives its moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+from valkey_operator.sidecar.process import ServerProcess
+
+WORD = b"start\n"
+
+# What the server's container runs, in any image with a shell. It must not end while the gate is closed: the
+# kubelet would wait longer and longer before it tries again.
+ENTRY_POINT = """\
+cd /data
+while :; do
+  until [ -p /run/valkey/gate ]; do sleep 0.05; done
+  echo $$ >/run/valkey/pid
+  read -r word </run/valkey/gate || continue
+  [ "$word" = start ] && exec valkey-server /run/valkey/valkey.conf
+done
+"""
+
+
+class Door:
+    """Our side of it."""
+
+    def __init__(self, run: Path) -> None:
+        self._fifo = run / "gate"
+        self._pid = run / "pid"
+        if not self._fifo.exists():
+            os.mkfifo(self._fifo, 0o660)
+
+    async def knock(self) -> Visitor:
+        """Waits until an entry point stands at the door; it waits with us from then on."""
+        pause = 0.01
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                return Visitor(os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK), self._pid)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # nobody there
+                    raise
+            pause = min(pause * 1.1, 0.2)
+
+    def inside(self) -> ServerProcess | None:
+        """The server that was let in before this sidecar started, if it still runs."""
+        process = _hold(self._pid)
+        return process if process is not None and process.program.startswith("valkey") else None
+
+
+class Visitor:
+    """An entry point that waits for its word."""
+
+    def __init__(self, descriptor: int, pid: Path) -> None:
+        self._descriptor = descriptor
+        self._pid = pid
+
+    def let_in(self) -> ServerProcess | None:
+        """The process that is, or is about to be, the server; None when it has gone away."""
+        process = _hold(self._pid)
+        try:
+            if process is not None:
+                os.write(self._descriptor, WORD)
+        except BrokenPipeError:
+            return None
+        finally:
+            self.leave()
+        return process
+
+    def leave(self) -> None:
+        """Without a word: it will knock again."""
+        os.close(self._descriptor)
+
+
+def _hold(file: Path) -> ServerProcess | None:
+    try:
+        return ServerProcess.hold(int(file.read_text()))
+    except (FileNotFoundError, ValueError):
+        return None

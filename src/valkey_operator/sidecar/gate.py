@@ -1,0 +1,112 @@
+"""May this server start, and as what? Six rules, tried in order; pure.
+
+The danger is a primary that comes back with less than its replicas have: they would throw theirs away. So
+when in doubt the gate stays closed, says for whom it waits, and never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from valkey_operator.model.gate import Disk, Member, Record, Start
+
+
+@dataclass(frozen=True)
+class Open:
+    """Start, following `primary`; or as the primary, when that is the node itself."""
+
+    primary: str
+    rule: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Do not start yet; the sentence says for whom or for what."""
+
+    reason: str
+
+
+Verdict = Open | Closed
+
+
+def decide(start: Start) -> Verdict:
+    newest = newest_record(start)
+    for rule in RULES:
+        verdict = rule(start, newest)
+        if verdict is not None:
+            return verdict
+    raise AssertionError("the last rule always answers")
+
+
+def newest_record(start: Start) -> Record:
+    answered = (member.record for member in start.members.values() if member is not None)
+    return max((start.record, *answered), key=lambda record: record.epoch)
+
+
+def a_replica_may_always_start(start: Start, newest: Record) -> Verdict | None:
+    if newest.primary and newest.primary != start.node:
+        return Open(newest.primary, "a_replica_may_always_start")
+    return None
+
+
+def a_lone_primary_may_start(start: Start, _newest: Record) -> Verdict | None:
+    return None if start.members else Open(start.node, "a_lone_primary_may_start")
+
+
+def somebody_who_sees_more_has_allowed_it(start: Start, _newest: Record) -> Verdict | None:
+    return Open(start.node, "somebody_who_sees_more_has_allowed_it") if start.is_allowed else None
+
+
+def every_member_must_have_answered(start: Start, _newest: Record) -> Verdict | None:
+    silent = sorted(name for name, member in start.members.items() if member is None)
+    if not silent:
+        return None
+    return Closed(f"waits for an answer of {', '.join(silent)}: one of them may be the primary by now")
+
+
+def a_complete_primary_may_start(start: Start, _newest: Record) -> Verdict | None:
+    return Open(start.node, "a_complete_primary_may_start") if start.disk.is_complete else None
+
+
+def a_living_member_goes_first(start: Start, _newest: Record) -> Verdict | None:
+    """Its data is newer than any disk's: it must become primary before this node follows it."""
+    living = sorted(name for name, member in _answers(start) if member.is_up and member.has_data)
+    if not living:
+        return None
+    return Closed(
+        f"was not stopped cleanly, and {', '.join(living)} has newer data: waits until one is primary"
+    )
+
+
+def the_fullest_disk_starts(start: Start, _newest: Record) -> Verdict | None:
+    disks = {start.node: start.disk, **{name: member.disk for name, member in _answers(start)}}
+    if not any(disk.has_data for disk in disks.values()):
+        return Open(start.node, "the_fullest_disk_starts", "no member has any data: starts empty")
+    if start.disk.has_append_only_file:
+        return Open(start.node, "the_fullest_disk_starts")
+    fullest = max(disks, key=lambda name: _fullness(disks[name], start.disk, name == start.node))
+    if fullest == start.node:
+        return Open(start.node, "the_fullest_disk_starts")
+    return Closed(f"the snapshot of {fullest} goes further than this one: waits until {fullest} is primary")
+
+
+def _answers(start: Start) -> list[tuple[str, Member]]:
+    return [(name, member) for name, member in start.members.items() if member is not None]
+
+
+def _fullness(disk: Disk, primary: Disk, is_primary: bool) -> tuple[bool, bool, int, bool]:
+    """Data first, then the primary's own history, then how far it goes; the primary itself where all is equal."""
+    return disk.has_data, disk.history == primary.history, disk.offset, is_primary
+
+
+RULES: tuple[Callable[[Start, Record], Verdict | None], ...] = (
+    a_replica_may_always_start,
+    a_lone_primary_may_start,
+    somebody_who_sees_more_has_allowed_it,
+    every_member_must_have_answered,
+    a_complete_primary_may_start,
+    a_living_member_goes_first,
+    the_fullest_disk_starts,
+)

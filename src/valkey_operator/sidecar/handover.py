@@ -1,0 +1,47 @@
+"""The stop of a pod: the server's preStop hook asks through the shared volume, and waits for the answer.
+
+There is no port for it: the kubelet has no certificate to show, and an open port would let any pod stop a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+# What the server's container runs as its preStop hook. Opened for both ways a FIFO blocks nobody, and a
+# question waits in it for a sidecar that is just starting. The answer names the question.
+HOOK = """\
+exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
+echo $$ >&3
+until [ "$answer" = "$$" ]; do read -r answer <&4; done
+"""
+
+
+class Handover:
+    """Our side of it."""
+
+    def __init__(self, run: Path, hand_over: Callable[[], Awaitable[None]]) -> None:
+        self._hand_over = hand_over
+        self._questions, self._answers = (_opened(run / name) for name in ("handover", "handed-over"))
+
+    async def run(self) -> None:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._questions, "rb")
+        )
+        async for question in reader:
+            log.info("the pod is being stopped")
+            await self._hand_over()
+            os.write(self._answers, question)
+
+
+def _opened(fifo: Path) -> int:
+    if not fifo.exists():
+        os.mkfifo(fifo, 0o660)
+    return os.open(fifo, os.O_RDWR | os.O_NONBLOCK)

@@ -1,0 +1,52 @@
+"""The server's process, held by a pidfd: its end is proof, a silent socket is not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Self
+
+
+class ServerProcess:
+    """A process of another container in this pod; they share a process namespace."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(descriptor, self._end)
+
+    @classmethod
+    def hold(cls, pid: int) -> Self | None:
+        """None when there is no such process (any more)."""
+        try:
+            return cls(pid, os.pidfd_open(pid))
+        except ProcessLookupError:
+            return None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def end(self) -> None:
+        """Returns when the process is no more."""
+        await self._ended.wait()
+
+    def kill(self) -> None:
+        if not self.has_ended:
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    @property
+    def program(self) -> str:
+        """The name of what it runs now: the shell at the gate, later the server."""
+        try:
+            return Path(f"/proc/{self.pid}/comm").read_text().strip()
+        except OSError:
+            return ""
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self._ended.set()

@@ -1,0 +1,85 @@
+"""One connection to one server, over its unix socket, with a time limit on every command.
+
+On libvalkey's parser and asyncio's streams alone: the sidecar is beside every server, so it must be small.
+A password is never part of an error or a log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Self
+
+import libvalkey
+
+LIMIT = 5.0
+CHUNK = 64 * 1024
+
+
+class Refused(Exception):
+    """The server answered with an error; `code` is its first word, such as LOADING or NOPERM."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = text.split(" ", 1)[0]
+
+
+class Silent(Exception):
+    """The server could not be asked, or gave no answer in time."""
+
+
+class Connection:
+    """Commands one after the other; after `Silent` it is of no more use."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._parser = libvalkey.Reader(encoding="utf-8", errors="replace", replyError=Refused)
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path, user: str = "", password: str = "") -> Self:
+        try:
+            async with asyncio.timeout(LIMIT):
+                opened = cls(*await asyncio.open_unix_connection(str(path)))
+        except (OSError, TimeoutError) as error:
+            raise Silent(f"{path}: {error or 'no answer in time'}") from None
+        if user:
+            await opened.call("AUTH", user, password)
+        return opened
+
+    async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
+        [answer] = await self.call_all([words], limit=limit)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def call_all(self, commands: list[tuple[str | int, ...]], limit: float = LIMIT) -> list[Any]:
+        """Several commands in one go; refusals are among the answers."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(limit):
+                    self._writer.write(b"".join(map(_encode, commands)))
+                    await self._writer.drain()
+                    return [await self._answer() for _ in commands]
+            except (OSError, EOFError, TimeoutError) as error:
+                self.close()
+                raise Silent(f"{commands[0][0]}: {str(error) or 'no answer in time'}") from None
+            except asyncio.CancelledError:
+                self.close()  # an answer may be on its way that nobody waits for
+                raise
+
+    async def _answer(self) -> Any:
+        while (answer := self._parser.gets()) is False:
+            content = await self._reader.read(CHUNK)
+            if not content:
+                raise EOFError("the server closed the connection")
+            self._parser.feed(content)
+        return answer
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _encode(words: tuple[str | int, ...]) -> bytes:
+    parts = [str(word).encode() for word in words]
+    return b"".join([b"*%d\r\n" % len(parts), *(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)])
