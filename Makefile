@@ -43,6 +43,7 @@ check: tools ## format, lint, types, imports, generated files, shell and Contain
 	@$(RUN) lint-imports
 	@$(RUN) python -m tools.generate --check
 	@$(RUN) python -m tools.compatibility
+	@$(RUN) python -m tools.contract
 	@git ls-files -co --exclude-standard | while read -r file; do \
 	    case $$file in *.sh|.ci/run) echo "$$file";; esac; done | xargs $(RUN) shellcheck
 	@git ls-files -co --exclude-standard | grep -E '(^|/)Containerfile$$' | xargs $(RUN) hadolint
@@ -52,7 +53,7 @@ format: tools ## put all Python into its usual form
 	@$(RUN) ruff format .
 	@$(RUN) ruff check --fix .
 
-generate: tools ## write what is generated from the types: CRDs
+generate: tools ## write what is generated: CRDs, the API's page, the contract's code
 	@$(RUN) python -m tools.generate
 
 images: tools ## build the images that changed

@@ -65,23 +65,37 @@ def _schemas(text: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def newest_tag() -> str:
+    """The last release, or nothing before the first."""
+    return next(iter(_git("tag", "--list", "v*", "--sort=-version:refname").split()), "")
+
+
+def files_at(tag: str, path: str) -> list[str]:
+    """The files at or below a path, as they were in a release."""
+    return _git("ls-tree", "-r", "--name-only", tag, path).split()
+
+
+def text_at(tag: str, file: str) -> str:
+    return _git("show", f"{tag}:{file}")
+
+
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def main() -> None:
-    tags = _git("tag", "--list", "v*", "--sort=-version:refname").split()
-    if not tags:
+    tag = newest_tag()
+    if not tag:
         print("no release yet: nothing to compare the CRDs with")
         return
     problems = []
-    for file in _git("ls-tree", "--name-only", tags[0], f"{CRDS}/").split():
+    for file in files_at(tag, f"{CRDS}/"):
         current = ROOT / file
         new = _schemas(current.read_text()) if current.exists() else {}
-        for name, old in _schemas(_git("show", f"{tags[0]}:{file}")).items():
+        for name, old in _schemas(text_at(tag, file)).items():
             problems += list(breaks(old, new[name], name)) if name in new else [f"{name} is gone"]
     if problems:
-        sys.exit(f"objects stored with {tags[0]} could be refused:\n" + "\n".join(problems))
+        sys.exit(f"objects stored with {tag} could be refused:\n" + "\n".join(problems))
 
 
 if __name__ == "__main__":

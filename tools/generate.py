@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tools import reference
+from tools import contract, reference
 from valkey_operator.api.crd import definition
 from valkey_operator.api.kinds import KINDS
 
@@ -37,7 +37,7 @@ def generated() -> dict[Path, str]:
         + yaml.dump(definition(kind), Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
         for kind in KINDS
     }
-    return {**files, ROOT / "docs" / "reference" / "api.md": reference.page()}
+    return {**files, **contract.generated(), ROOT / "docs" / "reference" / "api.md": reference.page()}
 
 
 def stale(files: dict[Path, str]) -> list[Path]:
