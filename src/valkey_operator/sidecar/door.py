@@ -15,18 +15,6 @@ from valkey_operator.sidecar.process import ServerProcess
 
 WORD = b"start\n"
 
-# What the server's container runs, in any image with a shell. It must not end while the gate is closed: the
-# kubelet would wait longer and longer before it tries again.
-ENTRY_POINT = """\
-cd /data
-while :; do
-  until [ -p /run/valkey/gate ]; do sleep 0.05; done
-  echo $$ >/run/valkey/pid
-  read -r word </run/valkey/gate || continue
-  [ "$word" = start ] && exec valkey-server /run/valkey/valkey.conf
-done
-"""
-
 
 class Door:
     """Our side of it."""

@@ -13,14 +13,6 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-# What the server's container runs as its preStop hook. Opened for both ways a FIFO blocks nobody, and a
-# question waits in it for a sidecar that is just starting. The answer names the question.
-HOOK = """\
-exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
-echo $$ >&3
-until [ "$answer" = "$$" ]; do read -r answer <&4; done
-"""
-
 
 class Handover:
     """Our side of it."""

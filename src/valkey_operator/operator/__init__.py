@@ -1,0 +1,1 @@
+"""The operator: one file per controller, each observe → decide → carry out → report."""

@@ -1,0 +1,120 @@
+"""One ValkeyNode: its workload, Service, claim and configuration, and in its status how its pod is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valkey_operator.kube.controller import Again, Controller, itself, label
+from valkey_operator.kube.informer import Informer
+from valkey_operator.kube.objects import Key, ManagedObject
+from valkey_operator.kube.ownership import Difference
+from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod
+from valkey_operator.operator.world import BY_NODE, World
+from valkey_operator.render import marks
+from valkey_operator.render.node import NodeObjects
+
+RESYNC = 600.0
+
+
+class NodeController:
+    """Makes what a ValkeyNode asks for; has no opinion on topology."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.controller = Controller("valkeynode", self.reconcile, settle=world.writer.settle)
+        self.controller.watches(world.caches.nodes, itself)
+        caches = world.caches
+        for made in (
+            caches.stateful_sets,
+            caches.deployments,
+            caches.services,
+            caches.config_maps,
+            caches.claims,
+        ):
+            self.controller.watches(made, label(marks.NODE))
+        self.controller.watches(caches.pods, label(marks.NODE))
+
+    async def reconcile(self, key: Key) -> Again:
+        node = self._world.caches.nodes.store.get(key)
+        if node is None or node.metadata.deletion_timestamp:
+            return None
+        await self._make(node)
+        await self._report(node)
+        return RESYNC
+
+    async def _make(self, node: Custom) -> None:
+        caches, objects = self._world.caches, NodeObjects(_as_stored(node))
+        await self._apply(node, caches.config_maps, objects.config_map())
+        await self._apply(node, caches.services, objects.service())
+        claim = objects.claim()
+        if claim is not None:
+            await self._apply(node, caches.claims, claim)
+        if _is_deployment(node):
+            await self._apply(node, caches.deployments, objects.deployment())
+        else:
+            await self._apply(node, caches.stateful_sets, objects.stateful_set())
+
+    async def _apply(self, node: Custom, cache: Informer[ManagedObject], wanted: dict[str, Any]) -> None:
+        applied = await self._world.writer.apply(cache, wanted)
+        if applied.undone:
+            self._tell_undone(node, f"{cache.resource.kind} {wanted['metadata']['name']}", applied.undone)
+
+    def _tell_undone(self, node: Custom, what: str, undone: tuple[Difference, ...]) -> None:
+        note = f"{what} was changed by somebody else and put back: {'; '.join(map(str, undone))}"
+        self._world.recorder.event(
+            (VALKEY_NODES, node.metadata), "DriftUndone", note, type="Warning", action="Undo"
+        )
+
+    async def _report(self, node: Custom) -> None:
+        pod = self._pod(node)
+        is_ready = pod is not None and pod.is_ready
+        after: dict[str, Any] = {
+            "state": "Ready" if is_ready else "Initializing",
+            "message": "the server serves" if is_ready else _why_not(pod),
+            "observedGeneration": node.metadata.generation,
+            "serviceName": node.metadata.name,
+            "managedResourceName": node.metadata.name,
+            "managedResourceKind": "Deployment"
+            if node.spec.get("podManagementType") == "deployment"
+            else "StatefulSet",
+            "ready": is_ready,
+        }
+        if node.spec.get("persistence", {}).get("enabled"):
+            after["pvcName"] = f"{node.metadata.name}-data"
+        if pod is not None:
+            after |= {"podName": pod.metadata.name, "podIP": pod.status.pod_ip}
+        await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
+
+    def _pod(self, node: Custom) -> Pod | None:
+        found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
+        living = [
+            pod
+            for pod in found
+            if pod.metadata.namespace == node.metadata.namespace and not pod.metadata.deletion_timestamp
+        ]
+        return living[0] if len(living) == 1 else None
+
+
+def _why_not(pod: Pod | None) -> str:
+    if pod is None:
+        return "the pod is not there yet"
+    for condition in pod.status.conditions:
+        if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
+            return condition.message
+    return f"the pod is {pod.status.phase or 'Pending'}"
+
+
+def _is_deployment(node: Custom) -> bool:
+    return bool(node.spec.get("podManagementType") == "deployment")
+
+
+def _as_stored(node: Custom) -> dict[str, Any]:
+    metadata = {
+        "name": node.metadata.name,
+        "namespace": node.metadata.namespace,
+        "uid": node.metadata.uid,
+        "labels": dict(node.metadata.labels),
+        "annotations": dict(node.metadata.annotations),
+    }
+    head = {"apiVersion": VALKEY_NODES.api_version, "kind": VALKEY_NODES.kind}
+    return {**head, "metadata": metadata, "spec": node.spec}

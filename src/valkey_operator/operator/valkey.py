@@ -1,0 +1,89 @@
+"""A Valkey: for now of one pod. Its users' Secret, its node, the Service that clients use, and its status."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Any
+
+from valkey_operator.api import layers
+from valkey_operator.kube import errors
+from valkey_operator.kube.controller import Again, Controller, itself, label
+from valkey_operator.kube.objects import Key, ManagedObject
+from valkey_operator.kube.resources import SECRETS
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.seen import Custom
+from valkey_operator.operator.world import BY_DEPLOYMENT, World
+from valkey_operator.render import marks, users
+from valkey_operator.render.node import valkey_node
+from valkey_operator.render.service import primary_service
+
+RESYNC = 600.0
+
+
+class ValkeyController:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
+        self.controller.watches(world.caches.valkeys, itself)
+        self.controller.watches(world.caches.nodes, label(marks.CLUSTER))
+        self.controller.watches(world.caches.services, label(marks.CLUSTER))
+        self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
+
+    async def reconcile(self, key: Key) -> Again:
+        seen = self._world.caches.valkeys.store.get(key)
+        if seen is None or seen.metadata.deletion_timestamp:
+            return None
+        values = layers.effective("Valkey", seen.spec).values
+        deployment = Deployment("Valkey", key.name, key.namespace, seen.metadata.uid, values)
+        primary = f"{key.name}-0"
+        await self._make_users(deployment)
+        image = self._world.settings.image
+        await self._world.writer.apply(
+            self._world.caches.nodes, valkey_node(deployment, primary, primary, 1, image)
+        )
+        await self._world.writer.apply(self._world.caches.services, primary_service(deployment, primary))
+        await self._report(seen, deployment)
+        return RESYNC
+
+    async def _make_users(self, deployment: Deployment) -> None:
+        """Passwords are made once and never seen again: they go from here into the Secret."""
+        name = f"{deployment.name}-system-users"
+        if Key(deployment.namespace, name) in self._world.caches.secrets.store:
+            return
+        passwords = {user: secrets.token_urlsafe(32) for user in users.RULES}
+        content = {
+            "users.acl": users.users_acl(passwords),
+            "sidecar-password": passwords[users.SIDECAR],
+            "replication-password": passwords[users.REPLICATION],
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": marks.metadata(deployment, name, "users"),
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
+        }
+        try:
+            made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
+        except errors.AlreadyExists:
+            return  # the cache was behind; what is there stays
+        self._world.caches.secrets.store.put(made)
+
+    async def _report(self, seen: Custom, deployment: Deployment) -> None:
+        nodes = [
+            node
+            for node in self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
+            if node.metadata.namespace == deployment.namespace
+        ]
+        ready = sum(bool(node.status.get("ready")) for node in nodes)
+        is_ready = ready == len(nodes) == 1
+        waiting = next((node.status.get("message", "") for node in nodes if not node.status.get("ready")), "")
+        after: dict[str, Any] = {
+            "state": "Ready" if is_ready else "Initializing",
+            "message": "all servers serve" if is_ready else waiting or "the server is being made",
+            "observedGeneration": seen.metadata.generation,
+            "selector": f"{marks.CLUSTER}={deployment.name}",
+            "totalReplicas": len(nodes),
+            "readyReplicas": ready,
+        }
+        await self._world.writer.status(self._world.caches.valkeys, seen, seen.status, after)

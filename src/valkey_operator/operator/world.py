@@ -1,0 +1,81 @@
+"""What all controllers share: the caches, the writer, and who is told what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from valkey_operator.kube.client import Client
+from valkey_operator.kube.events import Recorder
+from valkey_operator.kube.informer import Informer
+from valkey_operator.kube.objects import ManagedObject
+from valkey_operator.kube.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    VOLUME_CLAIMS,
+    Selection,
+)
+from valkey_operator.kube.runtime import Runtime
+from valkey_operator.kube.writer import Writer
+from valkey_operator.operator.seen import VALKEY_NODES, VALKEYS, Custom, Pod
+from valkey_operator.render import marks
+from valkey_operator.settings.operator import OperatorSettings
+
+OURS = Selection(labels=f"app.kubernetes.io/managed-by={marks.MANAGED_BY}")
+OURS_BY_METADATA = Selection(labels=OURS.labels, metadata_only=True)
+BY_NODE = "node"
+BY_DEPLOYMENT = "deployment"
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Everything we look at; of what we make ourselves only the metadata, which tells whether it is as made."""
+
+    valkeys: Informer[Custom]
+    nodes: Informer[Custom]
+    pods: Informer[Pod]
+    stateful_sets: Informer[ManagedObject]
+    deployments: Informer[ManagedObject]
+    services: Informer[ManagedObject]
+    config_maps: Informer[ManagedObject]
+    secrets: Informer[ManagedObject]
+    claims: Informer[ManagedObject]
+
+
+@dataclass(frozen=True)
+class World:
+    settings: OperatorSettings
+    client: Client
+    caches: Caches
+    writer: Writer
+    recorder: Recorder
+
+
+def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
+    def made(resource: Any) -> Informer[ManagedObject]:
+        return runtime.informer(resource, ManagedObject, settings.namespaces, OURS_BY_METADATA)
+
+    found = Caches(
+        valkeys=runtime.informer(VALKEYS, Custom, settings.namespaces),
+        nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
+        pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),
+        stateful_sets=made(STATEFUL_SETS),
+        deployments=made(DEPLOYMENTS),
+        services=made(SERVICES),
+        config_maps=made(CONFIG_MAPS),
+        secrets=made(SECRETS),
+        claims=made(VOLUME_CLAIMS),
+    )
+    found.pods.store.add_index(BY_NODE, lambda pod: _labelled(pod.metadata.labels.get(marks.NODE)))
+    found.nodes.store.add_index(
+        BY_DEPLOYMENT, lambda node: _labelled(node.metadata.labels.get(marks.CLUSTER))
+    )
+    return found
+
+
+def _labelled(value: str | None) -> list[str]:
+    return [value] if value else []

@@ -1,0 +1,1 @@
+"""The desired Kubernetes objects and Valkey files from a spec: pure functions, the same in gives the same out."""

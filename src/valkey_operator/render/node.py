@@ -1,0 +1,109 @@
+"""A ValkeyNode, and from a ValkeyNode everything that one server needs: workload, Service, claim, configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.render import marks, pod
+from valkey_operator.render.server_config import valkey_conf
+
+Part = dict[str, Any]
+MARKS = ("labels", "annotations")
+
+
+def valkey_node(deployment: Deployment, node: str, primary: str, epoch: int, operator_image: str) -> Part:
+    """What the topology wishes of one node; the node's own controller makes it so."""
+    config: Part = {"epoch": epoch, "files": {"valkey.conf": valkey_conf(deployment)}}
+    if primary != node:
+        config["replicaOf"] = primary
+    spec: Part = {
+        "type": "valkey",
+        "podManagementType": deployment.value("podManagementType"),
+        "podTemplate": pod.template(deployment, node, operator_image),
+        "persistence": _persistence(deployment),
+        "valkeyConfig": config,
+    }
+    return {"metadata": marks.metadata(deployment, node, "node", node), "spec": spec}
+
+
+def _persistence(deployment: Deployment) -> Part:
+    if not deployment.value("persistence.enabled"):
+        return {"enabled": False}
+    wanted = {"enabled": True, "size": deployment.value("persistence.size")}
+    storage_class = deployment.value("persistence.storageClassName")
+    return {**wanted, "storageClassName": storage_class} if storage_class else wanted
+
+
+class NodeObjects:
+    """From one ValkeyNode, as it is stored."""
+
+    def __init__(self, node: Mapping[str, Any]) -> None:
+        self._metadata = node["metadata"]
+        self._spec = node["spec"]
+        self.name: str = self._metadata["name"]
+        self._owner = {
+            "apiVersion": node["apiVersion"],
+            "kind": node["kind"],
+            "name": self.name,
+            "uid": self._metadata["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def config_map(self) -> Part:
+        config = self._spec.get("valkeyConfig", {})
+        record = {"epoch": config.get("epoch", 0), "primary": config.get("replicaOf", self.name)}
+        data = {**config.get("files", {}), "record.json": json.dumps(record, sort_keys=True)}
+        return {"metadata": self._marked(f"{self.name}-config"), "data": data}
+
+    def service(self) -> Part:
+        """Stable name and address of this one server; it publishes not-ready addresses, for its peers."""
+        ports = [{"name": name, "port": port, "targetPort": name} for name, port in pod.PORTS.items()]
+        spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}
+        return {"metadata": self._marked(self.name), "spec": spec}
+
+    def claim(self) -> Part | None:
+        """Without an owner: what holds data is not deleted by accident."""
+        wanted = self._spec.get("persistence", {})
+        if not wanted.get("enabled"):
+            return None
+        metadata = self._marked(f"{self.name}-data")
+        del metadata["ownerReferences"]
+        spec: Part = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": wanted["size"]}},
+        }
+        if wanted.get("storageClassName"):
+            spec["storageClassName"] = wanted["storageClassName"]
+        return {"metadata": metadata, "spec": spec}
+
+    def stateful_set(self) -> Part:
+        selector = {"matchLabels": {marks.NODE: self.name}}
+        spec = {
+            "replicas": 1,
+            "serviceName": self.name,
+            "selector": selector,
+            "updateStrategy": {"type": "OnDelete"},
+            "podManagementPolicy": "Parallel",
+            "template": self._spec["podTemplate"],
+        }
+        return {"metadata": self._marked(self.name), "spec": spec}
+
+    def deployment(self) -> Part:
+        selector = {"matchLabels": {marks.NODE: self.name}}
+        spec = {
+            "replicas": 1,
+            "selector": selector,
+            "strategy": {"type": "Recreate"},
+            "template": self._spec["podTemplate"],
+        }
+        return {"metadata": self._marked(self.name), "spec": spec}
+
+    def _marked(self, name: str) -> Part:
+        kept = {mark: self._metadata[mark] for mark in MARKS if self._metadata.get(mark)}
+        own = {key: value for key, value in kept.get("annotations", {}).items() if key != "valkey.io/applied"}
+        marked = {**kept, "annotations": own, "ownerReferences": [self._owner]}
+        return {"name": name, "namespace": self._metadata["namespace"], **marked}

@@ -1,0 +1,119 @@
+"""The pod of one server: the sidecar first, then the server behind its gate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.render import marks
+from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
+
+Part = dict[str, Any]
+
+PROBE_PORT = 8080
+PORTS = {"valkey": 6379, "bus": 16379}
+# The handover's own limit is 25 s, and a save of many gigabytes takes its time.
+GRACE_SECONDS = 120
+CONTAINER_SECURITY: Part = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+SIDECAR_RESOURCES: Part = {
+    "requests": {"cpu": "10m", "memory": "48Mi"},
+    "limits": {"memory": "128Mi"},
+}
+MOUNTS: list[Part] = [
+    {"name": "run", "mountPath": "/run/valkey"},
+    {"name": "data", "mountPath": "/data"},
+]
+SIDECAR_MOUNTS: list[Part] = [
+    *MOUNTS,
+    {"name": "config", "mountPath": "/etc/valkey-operator/config", "readOnly": True},
+    {"name": "users", "mountPath": "/etc/valkey-operator/users", "readOnly": True},
+]
+
+
+def template(deployment: Deployment, node: str, operator_image: str) -> Part:
+    """In the core API's own shape, for a StatefulSet or a Deployment."""
+    labels = {**marks.labels(deployment, "server", node), marks.GUARDED: "yes"}
+    annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
+    spec: Part = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # So that the sidecar can hold the server's process: its end is proof, a silent socket is not.
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": deployment.value("terminationGracePeriodSeconds", GRACE_SECONDS),
+        "securityContext": dict(deployment.value("securityContext", {})),
+        "initContainers": [_sidecar(deployment, node, operator_image)],
+        "containers": [_server(deployment)],
+        "volumes": _volumes(deployment, node),
+    }
+    for name in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priorityClassName"):
+        if deployment.value(name):
+            spec[name] = deployment.value(name)
+    secrets = deployment.value("imagePullSecrets", [])
+    if secrets:
+        spec["imagePullSecrets"] = secrets
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _server(deployment: Deployment) -> Part:
+    return {
+        "name": "valkey",
+        "image": deployment.value("image"),
+        "imagePullPolicy": deployment.value("imagePullPolicy"),
+        # Kubernetes reads $$ in a command as $.
+        "command": ["/bin/sh", "-c", ENTRY_POINT.replace("$$", "$$$$")],
+        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", HOOK]}}},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": PROBE_PORT}, "periodSeconds": 1},
+        "resources": deployment.value("resources", {}),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": MOUNTS,
+    }
+
+
+def _sidecar(deployment: Deployment, node: str, operator_image: str) -> Part:
+    image = deployment.value("sidecar.image", operator_image)
+    return {
+        "name": "sidecar",
+        "image": image,
+        "imagePullPolicy": deployment.value("imagePullPolicy"),
+        # Without a startupProbe: its grid of a second would cost two of them at every start.
+        "restartPolicy": "Always",
+        "command": ["/bin/sh", "-c", SUPERVISOR.replace("$$", "$$$$")],
+        "env": [
+            {"name": "DEPLOYMENT", "value": deployment.name},
+            {"name": "NODE", "value": node},
+            _field("NAMESPACE", "metadata.namespace"),
+            _field("POD_UID", "metadata.uid"),
+            _field("POD_IP", "status.podIP"),
+        ],
+        "ports": [{"name": "probes", "containerPort": PROBE_PORT}],
+        "livenessProbe": {
+            "httpGet": {"path": "/live", "port": PROBE_PORT},
+            "periodSeconds": 10,
+            "failureThreshold": 6,
+            "timeoutSeconds": 5,
+        },
+        "resources": deployment.value("sidecar.resources", SIDECAR_RESOURCES),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": SIDECAR_MOUNTS,
+    }
+
+
+def _volumes(deployment: Deployment, node: str) -> list[Part]:
+    data: Part = {"name": "data", "emptyDir": {}}
+    if deployment.value("persistence.enabled"):
+        data = {"name": "data", "persistentVolumeClaim": {"claimName": f"{node}-data"}}
+    return [
+        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        data,
+        {"name": "config", "configMap": {"name": f"{node}-config"}},
+        {"name": "users", "secret": {"secretName": f"{deployment.name}-system-users"}},
+    ]
+
+
+def _field(name: str, path: str) -> Part:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

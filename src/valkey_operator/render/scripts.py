@@ -1,0 +1,39 @@
+"""The few lines of shell in a pod: the server's entry point, its preStop hook, and the sidecar's supervisor.
+
+The other halves are in `sidecar/door.py` and `sidecar/handover.py`.
+"""
+
+from __future__ import annotations
+
+# In any image with a shell. It must not end while the gate is closed: the kubelet would wait longer and longer
+# before it tries again. Each start reads a word of its own from the FIFO.
+ENTRY_POINT = """\
+cd /data
+while :; do
+  until [ -p /run/valkey/gate ]; do sleep 0.05; done
+  echo $$ >/run/valkey/pid
+  read -r word </run/valkey/gate || continue
+  [ "$word" = start ] && exec valkey-server /run/valkey/valkey.conf
+done
+"""
+
+# Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting.
+# The answer names the question.
+HOOK = """\
+exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
+echo $$ >&3
+until [ "$answer" = "$$" ]; do read -r answer <&4; done
+"""
+
+# Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more, and would not
+# restart the server meanwhile. SIGTERM comes when the server is gone.
+SUPERVISOR = """\
+trap 'stopped=yes; kill -TERM "$child"' TERM
+until [ "$stopped" ]; do
+  python3.13 -m valkey_operator.sidecar.main &
+  child=$!
+  wait "$child"
+  [ "$stopped" ] && wait "$child"
+  sleep 0.1
+done
+"""

@@ -1,0 +1,62 @@
+"""The server's configuration file, as far as the operator knows it; the sidecar adds what only the pod knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from valkey_operator.api.validation import quantity_bytes
+from valkey_operator.model.deployment import Deployment
+
+# Of the memory limit: the rest is for forks, replication and client buffers.
+SHARE_WITH_COPIES = 0.70
+SHARE_ALONE = 0.85
+
+
+def valkey_conf(deployment: Deployment) -> str:
+    """One directive per line; where one comes twice the last counts, so what people set stands at the end."""
+    lines = [*_network(), *_persistence(deployment), *_replication(deployment), *_memory(deployment)]
+    lines += [f"{name} {value}" for name, value in deployment.value("config", {}).items()]
+    return "\n".join([*lines, ""])
+
+
+def _network() -> Iterator[str]:
+    yield "port 6379"
+    # Cannot be set later, and without it the bus moves to another port when TLS is turned on.
+    yield "cluster-port 16379"
+    yield "protected-mode no"
+    yield "enable-debug-command no"
+
+
+def _persistence(deployment: Deployment) -> Iterator[str]:
+    points = deployment.value("persistence.rdb.savePolicy", [])
+    if not deployment.value("persistence.rdb.enabled", True) or not points:
+        yield 'save ""'
+    else:
+        yield "save " + " ".join(f"{point['seconds']} {point['changes']}" for point in points)
+        yield f"rdbcompression {_yes(deployment.value('persistence.rdb.compression', True))}"
+    yield f"appendonly {_yes(deployment.value('persistence.aof.enabled', False))}"
+    yield f"appendfsync {deployment.value('persistence.aof.fsync', 'everysec')}"
+    yield f"auto-aof-rewrite-percentage {deployment.value('persistence.aof.rewritePercentage', 100)}"
+    yield f"auto-aof-rewrite-min-size {deployment.value('persistence.aof.rewriteMinSize', '64mb')}"
+
+
+def _replication(deployment: Deployment) -> Iterator[str]:
+    yield f"repl-diskless-sync {_yes(deployment.value('replication.disklessSync', True))}"
+    # The default waits five seconds for more replicas; and a load through a file costs up to a second more.
+    yield "repl-diskless-sync-delay 0"
+    yield "repl-diskless-load on-empty-db"
+    wanted = deployment.value("replication.minReplicasToWrite", 0)
+    yield f"min-replicas-to-write {wanted}"
+    yield f"min-replicas-max-lag {deployment.value('replication.minReplicasMaxLag', 10)}"
+
+
+def _memory(deployment: Deployment) -> Iterator[str]:
+    limit = quantity_bytes(deployment.value("resources.limits.memory", ""))
+    if limit is not None:
+        has_copies = deployment.value("persistence.enabled") or deployment.value("replicas", 1) > 1
+        share = SHARE_WITH_COPIES if has_copies else SHARE_ALONE
+        yield f"maxmemory {int(limit * share)}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,31 @@
+"""The users that every server has for our own purposes, with the least each needs; and the file that names them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+# Verified on 8.0, 8.1 and 9.1. No keys and no channels; whoever may set users and configuration could give
+# itself more, which is why its password never leaves the pod and one Secret.
+SIDECAR = "valkey-operator-sidecar"
+REPLICATION = "valkey-operator-replication"
+RULES = {
+    SIDECAR: (
+        "+ping +hello +auth +info +role +wait +waitaof +shutdown +save +bgsave +lastsave +bgrewriteaof "
+        "+replicaof +failover +dbsize +select +client +config +acl +cluster +slowlog +latency +memory "
+        "+command +readonly +module|list +script|kill +function|kill"
+    ),
+    REPLICATION: "+psync +sync +replconf +ping",
+}
+OPEN_DEFAULT = "user default on nopass ~* &* +@all"
+
+
+def users_acl(passwords: Mapping[str, str], default: str = OPEN_DEFAULT) -> str:
+    """`passwords` by user. The default user is always named: a file without it leaves it wide open."""
+    lines = [default]
+    lines += [f"user {name} on #{_hash(passwords[name])} {rules}" for name, rules in RULES.items()]
+    return "\n".join([*lines, ""])
+
+
+def _hash(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
