@@ -13,6 +13,8 @@ from pathlib import Path
 from valkey_operator.settings.sidecar import SidecarSettings
 
 SOCKET = "valkey.sock"
+CONFIG = "valkey.conf"
+USERS = "users.acl"
 
 
 @dataclass(frozen=True)
@@ -25,26 +27,32 @@ class ServerFiles:
 
 def write(settings: SidecarSettings, primary: str) -> ServerFiles:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
-    rendered = (settings.config / "valkey.conf").read_text()
     own = [
         f"dir {settings.data}",
         f"unixsocket {settings.run / SOCKET}",
         "unixsocketperm 700",
-        f"aclfile {settings.run / 'users.acl'}",
+        f"aclfile {settings.run / USERS}",
         f"replica-announce-ip {settings.node}.{settings.namespace}.svc",
     ]
     if primary != settings.node:
         own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
-    _replace(settings.run / "users.acl", (settings.users / "users.acl").read_text())
-    _replace(settings.run / "valkey.conf", "\n".join([rendered.rstrip("\n"), *own, ""]))
-    return _read_back(rendered)
+    write_users(settings)
+    rendered = (settings.config / CONFIG).read_text().rstrip("\n")
+    _replace(settings.run / CONFIG, "\n".join([rendered, *own, ""]))
+    said = directives(settings)
+    appendonly = said.get("appendonly") == "yes"
+    return ServerFiles(appendonly, appendonly and said.get("appendfsync") == "always")
 
 
-def _read_back(rendered: str) -> ServerFiles:
-    words = (line.split() for line in rendered.splitlines() if line and not line.startswith("#"))
-    said = {line[0].lower(): line[1:] for line in words if line}
-    appendonly = said.get("appendonly") == ["yes"]
-    return ServerFiles(appendonly, appendonly and said.get("appendfsync") == ["always"])
+def write_users(settings: SidecarSettings) -> None:
+    _replace(settings.run / USERS, (settings.users / USERS).read_text())
+
+
+def directives(settings: SidecarSettings) -> dict[str, str]:
+    """What the operator rendered, the last of each name."""
+    lines = (settings.config / CONFIG).read_text().splitlines()
+    pairs = (line.strip().partition(" ") for line in lines if line.strip() and not line.startswith("#"))
+    return {name.lower(): value.strip() for name, _, value in pairs}
 
 
 def _replace(file: Path, content: str) -> None:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.valkey import info
 from valkey_operator.valkey.connection import Connection, Refused, Silent
 
 PERIOD = 1.0
+# Right after its start it is asked more often: a node is usable when it answers, not when a period ends.
+EAGER = 0.02
+SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Health:
-    """The last look at it."""
-
-    answers: bool = False
-    loading: bool = False
-    role: str = ""
-    link_is_up: bool = True
-    version: str = ""
-
-    def why_not_ready(self) -> str | None:
-        if not self.answers:
-            return "the server does not answer"
-        if self.loading:
-            return "the server is loading its data"
-        if self.role == "slave" and not self.link_is_up:
-            return "the replica is not in sync with its primary"
-        return None
 
 
 class LivingServer:
@@ -40,7 +24,8 @@ class LivingServer:
 
     def __init__(self, process: ServerProcess, socket: Path, user: str, password: str) -> None:
         self.process = process
-        self.health = Health()
+        # What it said last; None when it does not answer.
+        self.info: Mapping[str, str] | None = None
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
 
@@ -50,38 +35,29 @@ class LivingServer:
         try:
             while not self.process.has_ended:
                 await self.look()
-                await asyncio.wait({ended}, timeout=PERIOD if self.health.answers else 0.02)
+                is_settled = self.info is not None and self.info.get("loading") != "1"
+                await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:
             ended.cancel()
-            self.health = Health()
-            if self._connection is not None:
-                self._connection.close()
+            self.info = None
+            self._disconnect()
 
     async def look(self) -> None:
         try:
-            fields = info.parse(await self.call("INFO", "server", "replication", "persistence"))
+            self.info = info.parse(await self.call("INFO", *SECTIONS))
         except (Silent, Refused) as error:
             log.debug("the server does not answer: %s", error)
-            self.health = Health()
-            return
-        self.health = Health(
-            answers=True,
-            loading=fields.get("loading") == "1",
-            role=fields.get("role", ""),
-            link_is_up=fields.get("master_link_status", "up") == "up",
-            version=fields.get("valkey_version", ""),
-        )
+            self.info = None
 
-    async def call(self, *words: str | int) -> str:
+    async def call(self, *words: str | int) -> Any:
         """One command, on a connection that is made anew after a silence."""
         if self._connection is None:
             self._connection = await Connection.open(self._socket, self._user, self._password)
         try:
-            answer = await self._connection.call(*words)
+            return await self._connection.call(*words)
         except Silent:
             self._connection = None
             raise
-        return str(answer)
 
     async def shut_down(self, grace: float) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order."""
@@ -97,3 +73,8 @@ class LivingServer:
         except TimeoutError:
             return False
         return True
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

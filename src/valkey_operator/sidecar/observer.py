@@ -1,0 +1,112 @@
+"""Puts what the sidecar knows into the contract's words. Pure, but for reading the clock once at the start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model import gate
+
+Info = Mapping[str, str]
+ROLES = {"master": contract.ROLE_PRIMARY, "slave": contract.ROLE_REPLICA}
+REPLICA = re.compile(r"slave\d+")
+DATABASE = re.compile(r"db\d+")
+
+
+def server(info: Info) -> contract.Server:
+    """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out."""
+    return contract.Server(
+        answers=True,
+        version=info.get("valkey_version", ""),
+        role=ROLES.get(info.get("role", ""), contract.ROLE_UNSPECIFIED),
+        is_loading=_yes(info, "loading"),
+        loaded_percent=float(info.get("loading_loaded_perc", 0)),
+        replication=_replication(info),
+        memory=contract.Memory(
+            used_bytes=_number(info, "used_memory"),
+            max_bytes=_number(info, "maxmemory"),
+            eviction_policy=info.get("maxmemory_policy", ""),
+        ),
+        persistence=_persistence(info),
+        keys=sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name)),
+        connected_clients=_number(info, "connected_clients"),
+        uptime_seconds=_number(info, "uptime_in_seconds"),
+    )
+
+
+def disk(seen: gate.Disk) -> contract.Disk:
+    return contract.Disk(
+        has_data=seen.has_data,
+        was_stopped_cleanly=seen.was_stopped_cleanly,
+        is_synced_always=seen.is_synced_always,
+        has_append_only_file=seen.has_append_only_file,
+        history=seen.history,
+        offset=seen.offset,
+    )
+
+
+def record(seen: gate.Record) -> contract.Record:
+    return contract.Record(epoch=seen.epoch, primary=seen.primary)
+
+
+def why_not_ready(info: Info | None) -> str:
+    """A node leaves the Services for its own fault only; empty when it is ready."""
+    if info is None:
+        return "the server does not answer"
+    if _yes(info, "loading"):
+        return f"the server is loading its data, {info.get('loading_loaded_perc', '0')} %"
+    if info.get("role") == "slave" and info.get("master_link_status") != "up":
+        return "the replica is not in sync with its primary"
+    return ""
+
+
+def _replication(info: Info) -> contract.Replication:
+    is_replica = info.get("role") == "slave"
+    offset = "slave_repl_offset" if is_replica else "master_repl_offset"
+    replicas = [_replica(value) for name, value in info.items() if REPLICA.fullmatch(name)]
+    return contract.Replication(
+        history=info.get("master_replid", ""),
+        offset=_number(info, offset),
+        primary_address=f"{info['master_host']}:{info.get('master_port', '')}"
+        if "master_host" in info
+        else "",
+        link_is_up=info.get("master_link_status") == "up",
+        sync_in_progress=_yes(info, "master_sync_in_progress"),
+        replicas=replicas,
+    )
+
+
+def _replica(text: str) -> contract.ReplicaSeen:
+    """`ip=10.0.0.2,port=6379,state=online,offset=14,lag=1,type=replica`"""
+    said = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    return contract.ReplicaSeen(
+        address=f"{said.get('ip', '')}:{said.get('port', '')}",
+        state=said.get("state", ""),
+        offset=_number(said, "offset"),
+        lag_seconds=_number(said, "lag"),
+    )
+
+
+def _persistence(info: Info) -> contract.Persistence:
+    return contract.Persistence(
+        save_in_progress=_yes(info, "rdb_bgsave_in_progress"),
+        last_save_failed=info.get("rdb_last_bgsave_status", "ok") != "ok",
+        last_save_time=_number(info, "rdb_last_save_time"),
+        append_only=_yes(info, "aof_enabled"),
+        rewrite_in_progress=_yes(info, "aof_rewrite_in_progress"),
+        last_write_failed=info.get("aof_last_write_status", "ok") != "ok",
+    )
+
+
+def _keys(text: str) -> int:
+    return _number(dict(part.split("=", 1) for part in text.split(",") if "=" in part), "keys")
+
+
+def _yes(info: Info, name: str) -> bool:
+    return info.get(name) == "1"
+
+
+def _number(info: Info, name: str) -> int:
+    value = info.get(name, "0")
+    return int(value) if value.lstrip("-").isdigit() else 0
