@@ -28,7 +28,10 @@ Enums = Iterable[descriptor_pb2.EnumDescriptorProto]
 def generated() -> dict[Path, str]:
     """Every file that is made from the contract, and its content."""
     with tempfile.TemporaryDirectory() as folder:
+        # Beside this very interpreter: it need not be on the PATH.
+        plugin = Path(sys.executable).with_name("protoc-gen-grpclib_python")
         ways = [f"--{way}_out={folder}" for way in ("python", "pyi", "grpclib_python")]
+        ways.append(f"--plugin=protoc-gen-grpclib_python={plugin}")
         _compile((ROOT / PROTO).read_text(), *ways)
         made = sorted((Path(folder) / PLACE).iterdir())
         return {ROOT / "src" / PLACE / file.name: file.read_text() for file in made}

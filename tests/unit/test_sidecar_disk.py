@@ -1,0 +1,78 @@
+"""What the sidecar reads from the volume, and the notes it leaves there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from valkey_operator.model.gate import Disk, Record
+from valkey_operator.sidecar.disk import Volume, read_snapshot_facts
+
+
+def text(word: str) -> bytes:
+    return bytes([len(word)]) + word.encode()
+
+
+def snapshot(**facts: str) -> bytes:
+    head = b"REDIS0011"
+    for name, value in facts.items():
+        head += b"\xfa" + text(name.replace("_", "-")) + text(value)
+    return head + b"\xfe\x00\xff"
+
+
+def test_the_head_of_a_snapshot_tells_its_history(tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    file.write_bytes(snapshot(valkey_ver="9.1.2", repl_id="a" * 40, repl_offset="4711"))
+    assert read_snapshot_facts(file)["repl-id"] == "a" * 40
+    assert read_snapshot_facts(file)["repl-offset"] == "4711"
+
+
+def test_numbers_in_it_may_be_packed(tmp_path: Path) -> None:
+    file = tmp_path / "dump.rdb"
+    head = b"REDIS0011" + b"\xfa" + text("a") + b"\xc0\x40" + b"\xfa" + text("b") + b"\xc1\x00\x01"
+    file.write_bytes(head + b"\xfa" + text("repl-offset") + b"\xc2\x15\xcd\x5b\x07" + b"\xff")
+    assert read_snapshot_facts(file) == {"a": "64", "b": "256", "repl-offset": "123456789"}
+
+
+@pytest.mark.parametrize("content", [b"", b"REDIS", b"REDIS0011", b"REDIS0011\xfa\x3f", b"\x00" * 100])
+def test_a_broken_snapshot_tells_nothing_and_harms_nobody(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "dump.rdb"
+    file.write_bytes(content)
+    assert read_snapshot_facts(file) == {}
+
+
+def test_an_empty_volume_has_nothing(tmp_path: Path) -> None:
+    assert Volume(tmp_path).seen() == Disk()
+
+
+def test_a_clean_stop_is_one_until_the_next_start(tmp_path: Path) -> None:
+    volume = Volume(tmp_path)
+    volume.note_start(appendonly=False, synced_always=False)
+    (tmp_path / "dump.rdb").write_bytes(snapshot())
+    assert volume.seen() == Disk(has_data=True)
+    volume.note_clean_stop()
+    assert Volume(tmp_path).seen().is_complete
+    volume.note_start(appendonly=False, synced_always=False)
+    assert not Volume(tmp_path).seen().is_complete
+
+
+def test_with_an_append_only_file_the_snapshot_is_not_the_data(tmp_path: Path) -> None:
+    """A server with `appendonly yes` and only a dump.rdb starts empty."""
+    volume = Volume(tmp_path)
+    volume.note_start(appendonly=True, synced_always=True)
+    (tmp_path / "dump.rdb").write_bytes(snapshot())
+    assert not volume.seen().has_data
+    (tmp_path / "appendonlydir").mkdir()
+    (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("file x seq 1 type b")
+    seen = volume.seen()
+    assert seen.has_data
+    assert seen.has_append_only_file
+    assert seen.is_complete
+
+
+def test_the_record_outlives_the_sidecar_and_garbage_is_no_record(tmp_path: Path) -> None:
+    Volume(tmp_path).note_record(Record(7, "a"))
+    assert Volume(tmp_path).record == Record(7, "a")
+    (tmp_path / ".valkey-operator" / "record").write_text("{half")
+    assert Volume(tmp_path).record == Record()

@@ -1,0 +1,137 @@
+"""Orders: which are carried out, which are refused, and by which guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model.gate import Record
+from valkey_operator.sidecar.orders import FENCED, Orders
+from valkey_operator.valkey.connection import Refused, Silent
+
+
+class Server:
+    """Remembers what it was told; a real one could not be made to fail in all these ways."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str | int, ...]] = []
+        self.failure: Exception | None = None
+
+    async def call(self, *words: str | int) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        self.calls.append(words)
+        return "OK"
+
+    async def shut_down(self, grace: float) -> bool:
+        return grace > 0
+
+
+class Pod:
+    def __init__(self) -> None:
+        self.pod_uid = "u1"
+        self.record = Record(3, "a")
+        self.server: Server | None = Server()
+        self.done: list[str] = []
+
+    def running_server(self) -> Server | None:
+        return self.server
+
+    def observe(self) -> contract.Observation:
+        return contract.Observation(node="a")
+
+    def open_gate(self) -> None:
+        self.done.append("gate")
+
+    def address_of(self, node: str) -> tuple[str, int]:
+        return f"{node}.ns.svc", 6379
+
+    def write_users(self) -> None:
+        self.done.append("users")
+
+    def directive(self, name: str, otherwise: str) -> str:
+        return "1" if name == "min-replicas-to-write" else otherwise
+
+    async def stop(self) -> None:
+        self.done.append("stop")
+
+
+def order(**what: Any) -> contract.Order:
+    return contract.Order(**{"pod_uid": "u1", "epoch": 3, **what})
+
+
+@pytest.mark.parametrize(
+    ("what", "calls"),
+    [
+        ({"promote": contract.Promote()}, [("REPLICAOF", "NO", "ONE")]),
+        ({"replicate": contract.Replicate(primary="b")}, [("REPLICAOF", "b.ns.svc", 6379)]),
+        (
+            {"set_config": contract.SetConfig(directives={"b": "2", "a": "1"})},
+            [("CONFIG", "SET", "a", "1", "b", "2")],
+        ),
+        ({"set_config": contract.SetConfig()}, []),
+        ({"load_users": contract.LoadUsers()}, [("ACL", "LOAD")]),
+        ({"save": contract.Save()}, [("BGSAVE",)]),
+        (
+            {"fence": contract.Fence(is_on=True)},
+            [
+                ("CONFIG", "SET", "min-replicas-to-write", FENCED),
+                ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
+            ],
+        ),
+        ({"fence": contract.Fence(is_on=False)}, [("CONFIG", "SET", "min-replicas-to-write", "1")]),
+    ],
+)
+async def test_an_order_becomes_commands(what: dict[str, Any], calls: list[tuple[str | int, ...]]) -> None:
+    pod = Pod()
+    outcome = await Orders(pod).carry_out(order(**what))
+    assert (outcome.result, outcome.message) == (contract.RESULT_DONE, "")
+    assert outcome.observation.node == "a"
+    assert pod.server is not None
+    assert pod.server.calls == calls
+
+
+async def test_orders_for_the_pod_itself() -> None:
+    pod = Pod()
+    for what in ({"shut_down": contract.ShutDown()}, {"open_gate": contract.OpenGate()}):
+        assert (await Orders(pod).carry_out(order(**what))).result == contract.RESULT_DONE
+    assert pod.done == ["stop", "gate"]
+
+
+@pytest.mark.parametrize(
+    ("what", "guard"),
+    [
+        ({"pod_uid": "another", "promote": contract.Promote()}, "an_order_is_for_one_pod"),
+        ({"epoch": 2, "promote": contract.Promote()}, "no_order_of_an_older_epoch"),
+        ({}, "an_order_is_understood"),
+        ({"meet": contract.Meet()}, "an_order_is_understood"),
+    ],
+)
+async def test_an_order_is_refused_by_a_named_guard_and_changes_nothing(
+    what: dict[str, Any], guard: str
+) -> None:
+    pod = Pod()
+    outcome = await Orders(pod).carry_out(order(**what))
+    assert (outcome.result, outcome.guard) == (contract.RESULT_REFUSED, guard)
+    assert outcome.message
+    assert pod.server is not None
+    assert pod.server.calls == []
+
+
+async def test_without_a_server_nothing_is_ordered_from_it() -> None:
+    pod = Pod()
+    pod.server = None
+    outcome = await Orders(pod).carry_out(order(promote=contract.Promote()))
+    assert (outcome.result, outcome.guard) == (contract.RESULT_REFUSED, "a_server_runs")
+
+
+@pytest.mark.parametrize("failure", [Refused("ERR no such thing"), Silent("no answer"), TimeoutError()])
+async def test_what_the_server_does_not_do_is_a_failure_with_its_words(failure: Exception) -> None:
+    pod = Pod()
+    assert pod.server is not None
+    pod.server.failure = failure
+    outcome = await Orders(pod).carry_out(order(save=contract.Save()))
+    assert outcome.result == contract.RESULT_FAILED
+    assert outcome.message.startswith("save: ")

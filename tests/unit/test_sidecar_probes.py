@@ -1,0 +1,38 @@
+"""The few lines of HTTP that a kubelet needs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from valkey_operator.sidecar import probes
+
+
+async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return answer.status, (await answer.text()).strip()
+
+
+async def test_a_check_says_yes_or_why_not() -> None:
+    why: list[str] = []
+    checks = {"ready": lambda: why[0] if why else None}
+    async with probes.opened(checks, 0, "127.0.0.1") as port:
+        assert await ask(port, "/ready") == (200, "yes")
+        why.append("the server is loading its data")
+        assert await ask(port, "/ready") == (503, "the server is loading its data")
+        assert await ask(port, "/nothing") == (404, "there are: ready")
+        assert (await ask(port, "/ready", "POST"))[0] == 404
+
+
+async def test_whoever_sends_nonsense_or_nothing_disturbs_nobody() -> None:
+    async with probes.opened({"ready": lambda: None}, 0, "127.0.0.1") as port:
+        for content in (b"", b"\x00\xff" * 10000, b"GET /ready"):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(content)
+            await writer.drain()
+            writer.close()
+        assert (await ask(port, "/ready"))[0] == 200
