@@ -1,4 +1,4 @@
-"""The command line: `devcluster up | down | status | images | load | kubeconfig | logs | shell | fault`."""
+"""The command line: `devcluster up | down | status | images | load | kubeconfig | helm | logs | shell | fault`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devcluster import fault_cli, image_build, report
+from devcluster import fault_cli, helm, image_build, report
 from devcluster.binaries import kubernetes_minors
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.embedded import Wish
@@ -86,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     shell.add_argument("place", nargs="?", help="run in the network of this node, or of `control`")
     shell.set_defaults(do=_shell)
 
+    charts = command("helm", "run `helm -- COMMAND …` against the cluster; Helm is built where there is none")
+    charts.set_defaults(do=_helm)
+
     fault_cli.add(command("fault", "break something on purpose, list what is broken, heal it"), embedded)
     return parser
 
@@ -153,6 +156,15 @@ def _load(options: argparse.Namespace) -> int:
 def _kubeconfig(options: argparse.Namespace) -> int:
     print(_chosen(options).kubeconfig)
     return 0
+
+
+def _helm(options: argparse.Namespace) -> int:
+    if not options.command:
+        raise Problem("say what helm shall do, such as `devcluster helm -- list --all-namespaces`")
+    environment = {**os.environ, "KUBECONFIG": str(_chosen(options).kubeconfig)}
+    return subprocess.run(
+        [helm.program(Progress()), *options.command], env=environment, check=False
+    ).returncode
 
 
 def _logs(options: argparse.Namespace) -> int:

@@ -1,0 +1,84 @@
+"""The operator in the cluster, as its chart installs it; and a way to see what it does."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from devcluster import helm
+from devcluster.cluster import Cluster
+from devcluster.helm import Helm
+from devcluster.progress import Progress
+from devcluster.provider import checkout
+
+PLACE = "valkey-system"
+CHART = checkout() / "charts" / "valkey-operator"
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster) -> Iterator[Cluster]:
+    """Two replicas of what this checkout holds; one that was installed before is brought to that, and stays."""
+    charts = Helm(helm.program(Progress()), cluster.kubeconfig)
+    existed = "valkey-operator" in charts("list", "--namespace", PLACE, "--short").split()
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", checkout() / "deploy" / "crds")
+    charts(
+        "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--skip-crds",
+        "--set=image.tag=dev,image.pullPolicy=Never", "--wait", "--timeout=120s",
+    )  # fmt: skip
+    # The tag stays the same while we work: pods of an older image would not be replaced by the upgrade.
+    cluster.kubectl("rollout", "restart", "deployment/valkey-operator", "--namespace", PLACE)
+    cluster.kubectl("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
+    yield cluster
+    if not existed:
+        charts("uninstall", "valkey-operator", "--namespace", PLACE, "--wait")
+
+
+class Place:
+    """A namespace with Pod Security at its strictest, and what a test does there."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+
+    def kubectl(self, *arguments: str, timeout: float = 120) -> str:
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, timeout=timeout)
+
+    def apply(self, kind: str, name: str, spec: dict[str, Any]) -> None:
+        head = {"apiVersion": "valkey.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
+        self.cluster.kubectl(
+            "--namespace", self.namespace, "apply", "-f", "-", stdin=json.dumps({**head, "spec": spec})
+        )
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "--output=json"))
+        return found
+
+    def is_ready(self, name: str, patience: float = 60) -> float:
+        """Waits until a Valkey says it is ready; the seconds."""
+        begun = time.monotonic()
+        self.kubectl(
+            "wait", "--for=jsonpath={.status.state}=Ready", f"valkey/{name}", f"--timeout={patience:.0f}s"
+        )
+        return time.monotonic() - begun
+
+    def valkey(self, pod: str, *words: str) -> str:
+        """Ask the server in a pod."""
+        return self.kubectl("exec", pod, "--container=valkey", "--", "valkey-cli", *words).strip()
+
+    def in_sidecar(self, pod: str, *words: str) -> str:
+        return self.kubectl("exec", pod, "--container=sidecar", "--", *words).strip()
+
+    def eventually(self, claim: Callable[[], bool], patience: float = 60) -> None:
+        ends = time.monotonic() + patience
+        while not claim():
+            assert time.monotonic() < ends, f"not true within {patience} s"
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def place(operator: Cluster, namespace: str) -> Place:
+    operator.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    return Place(operator, namespace)

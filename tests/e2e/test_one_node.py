@@ -1,0 +1,130 @@
+"""A Valkey of one pod, from its manifest to a server that survives what happens to it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from devcluster.cluster import EmbeddedCluster
+from devcluster.faults import Faults
+from devcluster.problem import Problem
+from tests.e2e.conftest import Place
+
+SPEC = {
+    "image": "valkey-operator/valkey:9.1",
+    "imagePullPolicy": "Never",
+    "replicas": 1,
+    "persistence": {"size": "64Mi", "storageClassName": "standard"},
+}
+AOF_ALWAYS = {**SPEC, "persistence": {**SPEC["persistence"], "aof": {"enabled": True, "fsync": "always"}}}  # type: ignore[dict-item]
+POD = "one-0-0"
+
+
+@pytest.mark.parametrize("version", ["8.0", "8.1", "9.1"])
+def test_a_valkey_of_one_pod_comes_up_and_serves(place: Place, version: str) -> None:
+    place.apply("Valkey", "one", {**SPEC, "image": f"valkey-operator/valkey:{version}"})
+    assert place.is_ready("one") < 20
+    assert place.valkey(POD, "-h", "one", "SET", "a", "1") == "OK"
+    status = place.get("valkey", "one")["status"]
+    assert (status["totalReplicas"], status["readyReplicas"]) == (1, 1)
+
+
+def test_a_deleted_pod_stops_cleanly_and_comes_back_with_its_data(place: Place) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    assert place.valkey(POD, "SET", "a", "1") == "OK"
+    old = place.get("pod", POD)["metadata"]["uid"]
+    place.kubectl("delete", "pod", POD)
+    place.eventually(lambda: place.get("pod", POD)["metadata"]["uid"] != old)
+    place.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+    assert place.valkey(POD, "GET", "a") == "1"
+
+
+def test_a_killed_server_loses_no_acknowledged_write_with_aof_always(place: Place, faults: Faults) -> None:
+    place.apply("Valkey", "one", AOF_ALWAYS)
+    place.is_ready("one")
+    for n in range(50):
+        assert place.valkey(POD, "SET", f"k{n}", str(n)) == "OK"
+        if n % 10 == 0:
+            faults.kill(f"{place.namespace}/{POD}", "valkey")
+            place.eventually(lambda: _answers(place))
+    assert int(place.valkey(POD, "DBSIZE")) == 50
+
+
+def test_a_server_killed_while_the_sidecar_is_frozen_does_not_start(place: Place, faults: Faults) -> None:
+    place.apply("Valkey", "one", AOF_ALWAYS)
+    place.is_ready("one")
+    with faults.pause(f"{place.namespace}/{POD}", "sidecar"):
+        faults.kill(f"{place.namespace}/{POD}", "valkey")
+        for _ in range(5):
+            assert not _answers(place)
+    place.eventually(lambda: _answers(place))
+
+
+def test_the_sidecar_killed_ten_times_disturbs_no_client(place: Place) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    before = place.valkey(POD, "INFO", "server")
+    for n in range(10):
+        with contextlib.suppress(Problem):  # the exec itself may be cut
+            place.in_sidecar(POD, "python3.13", "-c", KILL_PYTHON)
+        assert place.valkey(POD, "SET", f"k{n}", "1") == "OK"
+    after = place.valkey(POD, "INFO", "server")
+    assert _field(before, "process_id") == _field(after, "process_id")
+    assert _field(before, "run_id") == _field(after, "run_id")
+    pod = place.get("pod", POD)
+    statuses = [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]
+    assert [each["restartCount"] for each in statuses] == [0, 0]
+
+
+def test_a_change_by_hand_is_undone_and_told(place: Place) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    place.kubectl(
+        "patch", "service", "one-0", "--type=merge", '--patch={"spec":{"publishNotReadyAddresses":false}}'
+    )
+    place.eventually(lambda: place.get("service", "one-0")["spec"].get("publishNotReadyAddresses") is True)
+    place.eventually(lambda: "publishNotReadyAddresses" in place.kubectl("get", "events"))
+
+
+def test_at_rest_the_operator_writes_nothing_but_its_lease(
+    place: Place, embedded_cluster: EmbeddedCluster
+) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    place.eventually(lambda: _is_quiet(embedded_cluster))
+
+
+def _is_quiet(cluster: EmbeddedCluster) -> bool:
+    """No write of the operator within five seconds."""
+    cluster.audit.mark()
+    audit = cluster.audit
+    time.sleep(5)
+    writes = [
+        request
+        for request in audit.requests()
+        if request.is_write and request.user.endswith(":valkey-operator") and request.resource != "leases"
+    ]
+    return not writes
+
+
+KILL_PYTHON = """
+import os, pathlib, signal
+for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    if int(folder.name) != os.getpid() and b"valkey_operator.sidecar" in (folder / "cmdline").read_bytes():
+        if (folder / "comm").read_text().startswith("python"):
+            os.kill(int(folder.name), signal.SIGKILL)
+"""
+
+
+def _answers(place: Place) -> bool:
+    try:
+        return place.valkey(POD, "PING") == "PONG"
+    except Problem:
+        return False
+
+
+def _field(info: str, name: str) -> str:
+    return next(line.partition(":")[2].strip() for line in info.splitlines() if line.startswith(f"{name}:"))
