@@ -62,8 +62,9 @@ images: tools ## build the images that changed
 control: tools images ## show 20 times that the writing checker catches lost writes
 	@CONTROL_RUNS=20 $(RUN) pytest tests/chaos -k control -q
 
-bench: tools images ## figures of the ground, one JSON line each
+bench: tools images ## figures of the ground and of the runtime, one JSON line each
 	@$(RUN) python -m bench.ground
+	@$(RUN) python -m bench.runtime
 
 tools: .venv/.ready
 

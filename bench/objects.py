@@ -16,6 +16,7 @@ from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, Resource
 
 AT_ONCE = 24
+CONTAINERS = ("valkey", "sidecar")
 LABELS = {"bench": "yes", "app.kubernetes.io/name": "valkey", "app.kubernetes.io/managed-by": "bench"}
 SERVICE_ACCOUNTS = Resource("ServiceAccount", "serviceaccounts")
 ROLE_BINDINGS = Resource("RoleBinding", "rolebindings", "rbac.authorization.k8s.io")
@@ -23,9 +24,9 @@ ROLE_BINDINGS = Resource("RoleBinding", "rolebindings", "rbac.authorization.k8s.
 
 def pod(number: int) -> dict[str, Any]:
     labels = {**LABELS, "valkey.io/cluster": f"c{number // 6}", "valkey.io/shard": str(number % 3)}
-    annotations = {f"bench.example/note-{each}": "x" * 60 for each in range(4)}
-    containers = [container(name, each) for each, name in enumerate(("valkey", "sidecar", "exporter"))]
-    volumes: list[dict[str, Any]] = [{"name": f"volume-{each}", "emptyDir": {}} for each in range(4)]
+    annotations = {f"bench.example/note-{each}": "x" * 40 for each in range(2)}
+    containers = [container(name, each) for each, name in enumerate(CONTAINERS)]
+    volumes: list[dict[str, Any]] = [{"name": f"volume-{each}", "emptyDir": {}} for each in range(2)]
     return {
         "metadata": {"name": f"pod-{number}", "labels": labels, "annotations": annotations},
         # A scheduler that nobody runs: the pod stays as it is, and no node hears of it.
@@ -38,12 +39,11 @@ def container(name: str, number: int) -> dict[str, Any]:
         "name": name,
         "image": f"valkey/{name}:9.1.{number}",
         "command": [f"/usr/local/bin/{name}", "--config", f"/etc/{name}/{name}.conf"],
-        "env": [{"name": f"SETTING_{each}", "value": f"value-{each}-{name}"} for each in range(6)],
+        "env": [{"name": f"SETTING_{each}", "value": f"value-{each}-{name}"} for each in range(2)],
         "ports": [{"name": name, "containerPort": 6379 + number}],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        "readinessProbe": {"tcpSocket": {"port": 6379 + number}, "periodSeconds": 5},
         "volumeMounts": [
-            {"name": f"volume-{each}", "mountPath": f"/mnt/{name}/volume-{each}"} for each in range(4)
+            {"name": f"volume-{each}", "mountPath": f"/mnt/{name}/volume-{each}"} for each in range(2)
         ],
     }
 
@@ -63,7 +63,7 @@ def pod_status(number: int) -> dict[str, Any]:
             "restartCount": 0,
             "state": {"running": {"startedAt": since}},
         }
-        for each, name in enumerate(("valkey", "sidecar", "exporter"))
+        for each, name in enumerate(CONTAINERS)
     ]
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     return {

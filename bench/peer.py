@@ -11,11 +11,12 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 READY_LIMIT = 180.0
 END_LIMIT = 60.0
@@ -35,13 +36,30 @@ class Program:
 
 
 @dataclass
+class Started:
+    """A process, its lines, and what it complained about."""
+
+    process: asyncio.subprocess.Process
+    complaints: IO[bytes]
+
+    async def line(self, limit: float) -> Any:
+        assert self.process.stdout is not None
+        line = await asyncio.wait_for(self.process.stdout.readline(), limit)
+        if not line:
+            self.complaints.seek(0)
+            last = self.complaints.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"a program that is measured ended without a word:\n{last}")
+        return json.loads(line)
+
+
+@dataclass
 class Peer:
     """One that runs and is ready."""
 
     pid: int
     sync_s: float
     since_start_s: float
-    _process: asyncio.subprocess.Process
+    _started: Started
 
     def resident_bytes(self) -> int:
         return resident_bytes(self.pid)
@@ -53,34 +71,44 @@ class Peer:
     async def end(self) -> list[float]:
         """Let it end; the latencies it has seen."""
         os.kill(self.pid, signal.SIGTERM)
-        said = await _line(self._process, END_LIMIT)
+        said = await self._started.line(END_LIMIT)
         return [float(value) for value in said["latencies_ms"] or ()]
 
 
 @contextlib.asynccontextmanager
 async def running(program: Program, kubeconfig: Path, *arguments: str) -> AsyncIterator[Peer]:
-    process = await asyncio.create_subprocess_exec(
-        *program.command, *arguments, env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        stdout=asyncio.subprocess.PIPE, limit=1 << 24, start_new_session=True,
-    )  # fmt: skip
-    try:
-        said = await _line(process, READY_LIMIT)
-        yield Peer(said["pid"], said["sync_s"], _age(said["pid"]), process)
-    finally:
-        await _finish(process)
+    async with started(*program.command, *arguments, kubeconfig=kubeconfig) as begun:
+        said = await begun.line(READY_LIMIT)
+        yield Peer(said["pid"], said["sync_s"], _age(said["pid"]), begun)
 
 
 async def finished(program: Program, kubeconfig: Path, *arguments: str, limit: float) -> dict[str, Any]:
     """Run a program that prints one line and ends."""
-    process = await asyncio.create_subprocess_exec(
-        *program.command, *arguments, env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        stdout=asyncio.subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        said: dict[str, Any] = await _line(process, limit)
+    async with started(*program.command, *arguments, kubeconfig=kubeconfig) as begun:
+        said: dict[str, Any] = await begun.line(limit)
         return said
-    finally:
-        await _finish(process)
+
+
+async def bare_python_bytes() -> int:
+    """What the interpreter takes before it does anything."""
+    async with started(sys.executable, "-c", "print(1, flush=True); input()") as begun:
+        await begun.line(READY_LIMIT)
+        return resident_bytes(begun.process.pid)
+
+
+@contextlib.asynccontextmanager
+async def started(*command: str, kubeconfig: Path = Path()) -> AsyncIterator[Started]:
+    with tempfile.TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, stderr=complaints, limit=1 << 24, start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield Started(process, complaints)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            await _finish(process)
 
 
 def resident_bytes(pid: int) -> int:
@@ -90,31 +118,9 @@ def resident_bytes(pid: int) -> int:
     raise RuntimeError(f"process {pid} has no memory")
 
 
-async def bare_python_bytes() -> int:
-    """What the interpreter takes before it does anything."""
-    program = "import time; print(1, flush=True); time.sleep(60)"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, start_new_session=True
-    )
-    try:
-        await _line(process, READY_LIMIT)
-        return resident_bytes(process.pid)
-    finally:
-        process.kill()
-        await process.wait()
-
-
 def _age(pid: int) -> float:
     ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-async def _line(process: asyncio.subprocess.Process, limit: float) -> Any:
-    assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), limit)
-    if not line:
-        raise RuntimeError(f"the program with process id {process.pid} ended without a word")
-    return json.loads(line)
 
 
 async def _finish(process: asyncio.subprocess.Process) -> None:

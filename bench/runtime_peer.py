@@ -17,7 +17,7 @@ from valkey_operator.kube import access, events, webhook, writer
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.controller import Again, Controller
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Fields, Key, Object
+from valkey_operator.kube.objects import Fields, Key, Object, Vocabulary
 from valkey_operator.kube.resources import CONFIG_MAPS, PODS, Selection
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.process import health, logs
@@ -29,13 +29,13 @@ BEGUN = time.time_ns()
 ALSO = (events, webhook, writer)
 
 
-class Condition(Fields, frozen=True, gc=False):
+class Condition(Vocabulary, frozen=True, gc=False):
     type: str
     status: str
     reason: str = ""
 
 
-class ContainerStatus(Fields, frozen=True, gc=False):
+class ContainerStatus(Vocabulary, frozen=True, gc=False):
     name: str
     ready: bool = False
     restart_count: int = 0

@@ -1,7 +1,8 @@
 """The same work as bench/runtime_peer.py, done with kopf as its documentation shows it.
 
 Usage: kopf_peer.py cache|latency|idle NAMESPACE COUNT. It has neither a cache that can be waited for nor a
-reconcile by key: an index stands for the one, an event handler (its fastest, which writes nothing) for the other.
+reconcile by key: event handlers, its fastest, which write nothing, stand for both. (Its indexes would be the
+cache, but their time grows with the square: 1,000 pods 3 s, 2,000 pods 14 s, 5,000 pods over 3 minutes.)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import kopf  # type: ignore[import-not-found]
 
 CHANGED_AT = "bench/changed-at"
+KEPT = ("name", "namespace", "uid", "resourceVersion", "labels", "annotations")
 BEGUN = time.time_ns()
 
 
@@ -23,38 +25,36 @@ class Work:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.known: set[str] = set()
+        self.known: dict[str, Any] = {}
         self.latencies: list[float] = []
         self.started = time.monotonic()
 
-    def saw(self, name: str) -> None:
+    def keep(self, name: str, kept: Any) -> None:
         """Say once that everything was seen."""
-        if name in self.known:
-            return
-        self.known.add(name)
-        if len(self.known) == self.count:
+        is_new = name not in self.known
+        self.known[name] = kept
+        if is_new and len(self.known) == self.count:
             say({"pid": os.getpid(), "sync_s": time.monotonic() - self.started})
 
-    async def index(self, name: str, body: Any, **_: Any) -> dict[str, Any]:
+    async def cache(self, name: str, body: Any, **_: Any) -> None:
         """As many fields as bench/runtime_peer.py keeps."""
-        self.saw(name)
-        spec, status = body["spec"], body.get("status", {})
+        metadata, status = body["metadata"], body.get("status", {})
         kept = {
-            "metadata": {**body["metadata"], "managedFields": None},
-            "nodeName": spec.get("nodeName"),
+            "metadata": {field: metadata[field] for field in KEPT if field in metadata},
+            "nodeName": body["spec"].get("nodeName"),
             "phase": status.get("phase"),
             "podIP": status.get("podIP"),
-            "conditions": [dict(condition) for condition in status.get("conditions", ())],
-            "containerStatuses": [dict(container) for container in status.get("containerStatuses", ())],
+            "conditions": [(each["type"], each["status"]) for each in status.get("conditions", ())],
+            "containers": [(each["name"], each["ready"]) for each in status.get("containerStatuses", ())],
         }
-        return {name: kept}
+        self.keep(name, kept)
 
     async def event(self, name: str, annotations: Any, **_: Any) -> None:
         now = time.time_ns()
         changed = int(annotations.get(CHANGED_AT, 0))
         if changed > BEGUN:
             self.latencies.append((now - changed) / 1e6)
-        self.saw(name)
+        self.keep(name, None)
 
 
 def configure(settings: Any, **_: Any) -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     kopf.on.startup()(configure)
     ours = {"bench": "yes"}
     if mode == "cache":
-        kopf.index("v1", "pods", labels=ours)(work.index)
+        kopf.on.event("v1", "pods", labels=ours)(work.cache)
     else:
         kopf.on.event("v1", "configmaps", labels=ours)(work.event)
     kopf.run(standalone=True, namespaces=[namespace])

@@ -52,9 +52,9 @@ class CacheMachine(RuleBasedStateMachine):
         self.runner.run(work)
 
     async def _begin(self) -> None:
-        self.direct = Client(access.from_kubeconfig(str(self.cluster.kubeconfig)))
+        self.direct = await Client(access.from_kubeconfig(str(self.cluster.kubeconfig))).__aenter__()
         self.between = await Interloper(self.cluster.kubeconfig).__aenter__()
-        self.through = Client(self.between.access)
+        self.through = await Client(self.between.access).__aenter__()
         self.cache = Informer(self.through, CONFIG_MAPS, Settings, [self.namespace], idle=5)
         self.controller = Controller("machine", self._reconcile, workers=2)
         self.controller.watches(self.cache)
@@ -107,6 +107,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.between.disconnect(refuse=True)
         self.cluster.faults.compact()
         self.cluster.faults.restart("api")
+        self.run(asyncio.sleep(0.1))  # the test's own client sees that its old connections are closed
 
     @rule()
     def heal(self) -> None:
@@ -153,9 +154,9 @@ class CacheMachine(RuleBasedStateMachine):
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        await self.through.close()
+        await self.through.__aexit__()
         await self.between.__aexit__(None, None, None)
-        await self.direct.close()
+        await self.direct.__aexit__()
 
 
 @pytest.mark.usefixtures("faults")

@@ -391,6 +391,12 @@ async def test_a_program_may_show_a_certificate(tmp_path: Path) -> None:
         ("import sys; sys.exit(3)", "failed: it said nothing"),
         (f"print({SECRET!r})", "printed no ExecCredential"),
         (f"print({json.dumps({'status': {'token': [SECRET]}})!r})", "printed no ExecCredential"),
+        (f"print({json.dumps({'status': {}})!r})", "printed no ExecCredential"),
+        (f"print({json.dumps({'status': {'clientCertificateData': 'x'}})!r})", "printed no ExecCredential"),
+        (
+            'import sys; sys.stdout.buffer.write(b\'{"status":{"token":"\\xff"}}\')',
+            "printed no ExecCredential",
+        ),
     ],
 )
 async def test_a_program_that_makes_no_credential_is_named(tmp_path: Path, code: str, said: str) -> None:
@@ -403,6 +409,22 @@ async def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(credentials, "PLUGIN_LIMIT", 0.1)
     with pytest.raises(Misconfigured, match="did not end in 0 s"):
         await program(tmp_path, "import time; time.sleep(600)").identity()
+
+
+async def test_a_program_that_hangs_is_ended_with_all_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child of a script holds the script's output open: only with it the script's end is noticed."""
+    monkeypatch.setattr(credentials, "PLUGIN_LIMIT", 0.5)
+    script = "import subprocess; subprocess.run(['sleep', '600'])"
+    async with asyncio.timeout(10):
+        with pytest.raises(Misconfigured, match="did not end in 0 s"):
+            await program(tmp_path, script).identity()
+
+
+async def test_a_token_without_a_time_zone_on_its_end_is_not_taken(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="printed no ExecCredential"):
+        await program(tmp_path, ANSWER, "2030-01-01T00:00:00").identity()
 
 
 async def test_a_missing_program_comes_with_its_hint(file: Path) -> None:

@@ -16,7 +16,7 @@ from tests.caches import nothing_left_running
 from valkey_operator.kube import errors
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
-from valkey_operator.kube.credentials import TokenFile
+from valkey_operator.kube.credentials import Fixed, Identity, TokenFile
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import EVERYTHING, PODS, Resource
 
@@ -204,3 +204,22 @@ async def test_a_refused_upgrade_says_what_the_server_said(holder: Client, serve
     with pytest.raises(errors.Unauthorized, match="run it: Unauthorized"):
         await holder.websocket(PODS.path(Key("here", "one"), "exec"), [], "run it").__aenter__()
     assert len(server.asked) == 1
+
+
+async def test_a_failed_upgrade_does_not_tell_the_command(client: Client) -> None:
+    with pytest.raises(errors.Unreachable) as refused:
+        await client.websocket("/exec", [("command", "secret")], "run it").__aenter__()
+    assert str(refused.value) == "run it: 200 Invalid response status"
+
+
+class Slow(Fixed):
+    """As a program that asks somebody to log in."""
+
+    async def identity(self) -> Identity:
+        await asyncio.sleep(0.3)
+        return self.shown
+
+
+async def test_who_we_are_may_take_longer_to_find_out_than_the_server_to_answer(server: Server) -> None:
+    async with Client(Access(server.address, credentials=Slow()), limit=0.2) as client:
+        assert await name(client) == "node1"

@@ -52,5 +52,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own, gone afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
+    # Without it no pod can be made, and it comes a moment later.
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", name, "--timeout=60s")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")

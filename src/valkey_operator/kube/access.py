@@ -26,6 +26,7 @@ FILES_AGE = 10.0
 
 Source = bytes | Path
 Entry = Mapping[str, Any]
+Contents = Sequence[tuple[Entry, Path]]
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Tls:
             if not self.verify:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             if certificate is not None and key is not None:
-                _load_pair(context, _content(certificate), _content(key))
+                load_pair(context, _content(certificate), _content(key))
         except (OSError, ValueError) as error:
             raise Misconfigured(f"the certificates for the API server cannot be used: {error}") from None
         return context
@@ -115,7 +116,7 @@ def from_kubeconfig(paths: str | None = None, context: str | None = None) -> Acc
     if not contents:
         raise Misconfigured(f"there is no kubeconfig at {named}; set KUBECONFIG or name a file")
     try:
-        return _Merged(contents).access(context)
+        return _access(contents, context)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         words = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise Misconfigured(f"the kubeconfig {named} is not as it should be: {words}") from None
@@ -141,65 +142,58 @@ def _read(file: Path) -> Entry:
     return content
 
 
-class _Merged:
-    """Several kubeconfig files as one: per name, what came first stays."""
+def _access(contents: Contents, context: str | None) -> Access:
+    name = context or next(filter(None, (content.get("current-context") for content, _ in contents)), "")
+    if not name:
+        raise Misconfigured("the kubeconfig has no current-context; name a context")
+    chosen = _named(contents, "context", name)
+    cluster = _named(contents, "cluster", chosen.get("cluster", ""))
+    user = _named(contents, "user", chosen["user"]) if chosen.get("user") else {}
+    tls = Tls(
+        authority=_source(cluster, "certificate-authority"),
+        certificate=_source(user, "client-certificate"),
+        key=_source(user, "client-key"),
+        server_name=cluster.get("tls-server-name"),
+        verify=not cluster.get("insecure-skip-tls-verify", False),
+    )
+    server = cluster["server"].rstrip("/")
+    return Access(
+        server=server,
+        tls=tls if server.startswith("https:") else None,
+        credentials=_credentials(user, name),
+        namespace=chosen.get("namespace") or "default",
+        proxy=cluster.get("proxy-url"),
+        headers={"Impersonate-User": user["as"]} if user.get("as") else {},
+    )
 
-    def __init__(self, contents: Sequence[tuple[Entry, Path]]) -> None:
-        found = [content.get("current-context") for content, _ in contents]
-        self._current = next(filter(None, found), "")
-        self._entries: dict[str, dict[str, tuple[Entry, Path]]] = {"cluster": {}, "user": {}, "context": {}}
-        for sort, known in self._entries.items():
-            for content, folder in contents:
-                for entry in content.get(f"{sort}s") or ():
-                    known.setdefault(entry["name"], (entry.get(sort) or {}, folder))
 
-    def access(self, context: str | None) -> Access:
-        name = context or self._current
-        if not name:
-            raise Misconfigured("the kubeconfig has no current-context; name a context")
-        chosen, _ = self._named("context", name)
-        cluster, cluster_folder = self._named("cluster", chosen.get("cluster", ""))
-        user, user_folder = self._named("user", chosen["user"]) if chosen.get("user") else ({}, Path())
-        tls = Tls(
-            authority=_source(cluster, "certificate-authority", cluster_folder),
-            certificate=_source(user, "client-certificate", user_folder),
-            key=_source(user, "client-key", user_folder),
-            server_name=cluster.get("tls-server-name"),
-            verify=not cluster.get("insecure-skip-tls-verify", False),
+def _named(contents: Contents, sort: str, name: str) -> Entry:
+    """What the first of the files has under that name, and the folder its paths begin at."""
+    known: dict[str, Entry] = {}
+    for content, folder in contents:
+        for entry in content.get(f"{sort}s") or ():
+            known.setdefault(entry["name"], {**(entry.get(sort) or {}), "folder": folder})
+    if name not in known:
+        raise Misconfigured(
+            f"the kubeconfig has no {sort} {name!r}; it has: {', '.join(sorted(known)) or 'none'}"
         )
-        server = cluster["server"].rstrip("/")
-        return Access(
-            server=server,
-            tls=tls if server.startswith("https:") else None,
-            credentials=_credentials(user, user_folder, name),
-            namespace=chosen.get("namespace") or "default",
-            proxy=cluster.get("proxy-url"),
-            headers={"Impersonate-User": user["as"]} if user.get("as") else {},
-        )
-
-    def _named(self, sort: str, name: str) -> tuple[Entry, Path]:
-        if name not in self._entries[sort]:
-            known = ", ".join(sorted(self._entries[sort])) or "none"
-            raise Misconfigured(f"the kubeconfig has no {sort} {name!r}; it has: {known}")
-        return self._entries[sort][name]
+    return known[name]
 
 
-def _credentials(user: Entry, folder: Path, context: str) -> Credentials:
+def _credentials(user: Entry, context: str) -> Credentials:
     for gone in ("auth-provider", "as-groups", "as-uid", "as-user-extra"):
         if gone in user:
-            raise Misconfigured(
-                f"context {context!r} uses {gone}, which is not supported; use an exec plugin"
-            )
+            problem = f"context {context!r} uses {gone}, which is not supported; use an exec plugin"
+            raise Misconfigured(problem)
     if asked := user.get("exec"):
         # Beside the kubeconfig, if it is a path; else wherever the PATH says.
-        command = str(folder / asked["command"]) if "/" in asked["command"] else asked["command"]
+        program = asked["command"]
+        command = [str(user["folder"] / program) if "/" in program else program, *(asked.get("args") or ())]
         variables = {pair["name"]: pair["value"] for pair in asked.get("env") or ()}
         version = asked.get("apiVersion", "client.authentication.k8s.io/v1")
-        return Plugin(
-            [command, *(asked.get("args") or ())], variables, version, asked.get("installHint") or ""
-        )
+        return Plugin(command, variables, version, asked.get("installHint") or "")
     if user.get("tokenFile"):
-        return TokenFile(folder / user["tokenFile"])
+        return TokenFile(user["folder"] / user["tokenFile"])
     return Fixed(Identity(token=user.get("token") or ""))
 
 
@@ -209,10 +203,10 @@ def with_token(access: Access, token: str) -> Access:
     return replace(access, tls=tls, credentials=Fixed(Identity(token=token)))
 
 
-def _source(entry: Entry, name: str, folder: Path) -> Source | None:
+def _source(entry: Entry, name: str) -> Source | None:
     if entry.get(f"{name}-data"):
         return base64.b64decode(entry[f"{name}-data"])
-    return folder / entry[name] if entry.get(name) else None
+    return entry["folder"] / entry[name] if entry.get(name) else None
 
 
 def _content(source: Source) -> bytes:
@@ -230,9 +224,11 @@ def _version(source: Source | None) -> object:
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
-def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """The ssl module takes a pair only from a file: one that nobody else can read, for a moment."""
-    with tempfile.NamedTemporaryFile() as pair:
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """The ssl module takes a pair only from a file: one in memory, else one that nobody else can read."""
+    in_memory = hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("pair"), "wb") if in_memory else tempfile.NamedTemporaryFile() as pair:
         pair.write(certificate + b"\n" + key)
         pair.flush()
-        context.load_cert_chain(pair.name, password="")  # never ask at the terminal for one
+        place = f"/proc/self/fd/{pair.fileno()}" if in_memory else pair.name
+        context.load_cert_chain(place, password="")  # never ask at the terminal for one

@@ -22,7 +22,7 @@ import msgspec
 from valkey_operator.kube import errors, metrics, transport
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.credentials import Identity
-from valkey_operator.kube.objects import NONE, Key, Page
+from valkey_operator.kube.objects import NONE, UNDECODABLE, Key, Page
 from valkey_operator.kube.resources import EVERYTHING, PODS, Resource, Selection
 
 T = TypeVar("T")
@@ -33,16 +33,20 @@ Pairs = Mapping[str, str]
 REQUEST_LIMIT = 30.0
 PAGE = 500
 CONCURRENT_REQUESTS = 32
+METHODS = {
+    "get": "GET", "list": "GET", "watch": "GET", "create": "POST", "evict": "POST", "replace": "PUT",
+    "apply": "PATCH", "patch": "PATCH", "delete": "DELETE",
+}  # fmt: skip
 PATCHES = {
-    "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
-    "apply": "application/apply-patch+yaml",
+    "merge": {"Content-Type": "application/merge-patch+json"},
+    "json": {"Content-Type": "application/json-patch+json"},
+    "apply": {"Content-Type": "application/apply-patch+yaml"},
 }
 
 
 @dataclass(frozen=True)
 class Request:
-    """One thing to ask. `asked` says it to people, `verb` to metrics."""
+    """One thing to ask. `asked` says it to people, `verb` to metrics; what is empty in `query` is not sent."""
 
     verb: str
     method: str
@@ -54,7 +58,7 @@ class Request:
 
 
 class Client:
-    """One API server, asked as one user. Use it as a context manager: it holds connections."""
+    """One API server, asked as one user, inside `async with`: it holds connections."""
 
     def __init__(
         self, access: Access, *, agent: str = "valkey-operator", fence: transport.Fence | None = None,
@@ -65,30 +69,24 @@ class Client:
         self.agent = agent
         self._fence = fence
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
-        self._opened: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        self._session = transport.session()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self.close()
+        await self._session.close()
 
-    async def close(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
-
-    async def get(self, resource: Resource, key: Key, type_: type[T], subresource: str = "") -> T:
-        return await self.ask(_about("get", "GET", resource, key, subresource), type_)
+    async def get(self, resource: Resource, key: Key, type_: type[T]) -> T:
+        return await self.ask(_about("get", resource, key), type_)
 
     async def pages(
         self, resource: Resource, type_: type[T], namespace: str = "", selection: Selection = EVERYTHING,
         size: int = PAGE,
     ) -> AsyncIterator[Page[T]]:  # fmt: skip
-        """A consistent list, page by page. `Gone` in the middle means: begin again."""
-        query = {**selection.query(), **({"limit": str(size)} if size else {})}
-        request = _about_all(
-            "list", "GET", resource, namespace, query=query, headers=selection.accept("List")
-        )
+        """A consistent list, page by page; in one where the size is 0. `Gone` in the middle means: begin again."""
+        query, headers = {**selection.query(), "limit": str(size or "")}, selection.accept("List")
+        request = _about_all("list", resource, namespace, None, query, headers)
         while True:
             page: Page[T] = await self.ask(request, Page[type_])  # type: ignore[valid-type]
             yield page
@@ -114,10 +112,10 @@ class Client:
         lasting = str(random.randint(240, 420))  # noqa: S311 - spread, not secrecy
         wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
         query = {**selection.query(), **wanted, "timeoutSeconds": lasting}
-        request = _about_all("watch", "GET", resource, namespace, query=query, headers=selection.accept())
-        started, who = time.monotonic(), await self._who()
+        request = _about_all("watch", resource, namespace, None, query, selection.accept())
+        started, who = time.monotonic(), await self.access.credentials.identity()
         try:
-            async with self._send(request, None, who, idle) as response:
+            async with self._send(request, who, idle=idle) as response:
                 _count("watch", str(response.status), started)
                 await self._refuse(response, who, request.asked)
                 try:
@@ -129,64 +127,56 @@ class Client:
         except transport.FAILURES as error:
             raise errors.Unreachable(f"{request.asked}: {transport.words(error)}") from error
 
-    async def create(
-        self, resource: Resource, namespace: str, body: Body, type_: type[T], manager: str = ""
-    ) -> T:
-        return await self.ask(
-            _about_all("create", "POST", resource, namespace, body, _managed(manager)), type_
-        )
+    async def create(self, resource: Resource, namespace: str, body: Body, type_: type[T]) -> T:
+        return await self.ask(_about_all("create", resource, namespace, body), type_)
 
     async def apply(
         self, resource: Resource, key: Key, body: Body, type_: type[T], *, manager: str, force: bool = False,
         subresource: str = "", dry_run: bool = False,
     ) -> T:  # fmt: skip
         """Server-side apply: the fields of `body` become this manager's, those it no longer names go."""
-        query = {
-            "fieldManager": manager,
-            "force": str(force).lower(),
-            **({"dryRun": "All"} if dry_run else {}),
-        }
-        return await self.ask(_patch("apply", resource, key, subresource, body, query), type_)
+        query = {"fieldManager": manager, "force": str(force).lower(), "dryRun": "All" if dry_run else ""}
+        return await self.ask(
+            _about("apply", resource, key, subresource, body, query, PATCHES["apply"]), type_
+        )
 
     async def patch(
-        self, resource: Resource, key: Key, body: Body, type_: type[T], *, form: Literal["merge", "json"] = "merge",
-        manager: str = "", subresource: str = "",
+        self, resource: Resource, key: Key, body: Body, type_: type[T], *, subresource: str = "",
+        form: Literal["merge", "json"] = "merge", manager: str = "",
     ) -> T:  # fmt: skip
-        return await self.ask(_patch(form, resource, key, subresource, body, _managed(manager)), type_)
+        query = {"fieldManager": manager}
+        return await self.ask(_about("patch", resource, key, subresource, body, query, PATCHES[form]), type_)
 
     async def replace(self, resource: Resource, key: Key, body: Body, type_: type[T]) -> T:
         """PUT: refused with `Conflict` unless `body` carries the resourceVersion that is current."""
-        return await self.ask(_about("replace", "PUT", resource, key, body=body), type_)
+        return await self.ask(_about("replace", resource, key, body=body), type_)
 
-    async def delete(
-        self, resource: Resource, key: Key, *, uid: str = "", version: str = "", grace: int | None = None
-    ) -> msgspec.Raw:
+    async def delete(self, resource: Resource, key: Key, *, uid: str = "", version: str = "") -> msgspec.Raw:
         """Delete exactly the object that was seen: with `uid` or `version` another one is never hit."""
         conditions = {"uid": uid, "resourceVersion": version}
         known = {name: value for name, value in conditions.items() if value}
-        body: JsonObject = {"preconditions": known, "propagationPolicy": "Background"}
-        if grace is not None:
-            body["gracePeriodSeconds"] = grace
-        return await self.ask(_about("delete", "DELETE", resource, key, body=body), msgspec.Raw)
+        body = {"preconditions": known, "propagationPolicy": "Background"}
+        return await self.ask(_about("delete", resource, key, body=body), msgspec.Raw)
 
     async def evict(self, key: Key, *, uid: str = "") -> None:
         """Ask a pod to go; `DisruptionRefused` when a budget holds it."""
         options = {"preconditions": {"uid": uid}} if uid else {}
         metadata = {"name": key.name, "namespace": key.namespace}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
-        await self.ask(_about("evict", "POST", PODS, key, "eviction", body), msgspec.Raw)
+        await self.ask(_about("evict", PODS, key, "eviction", body), msgspec.Raw)
 
     async def ask(self, request: Request, type_: type[T]) -> T:
         """Ask, and ask again as long as the server says "later" and the time limit holds."""
+        # The limit is the server's: a credential program has its own, and somebody may have to log in.
+        who, renewed = await self.access.credentials.identity(), False
         ends = time.monotonic() + self.limit
-        renewed = False
         while True:
             try:
-                return _decode(await self._once(request, ends - time.monotonic()), type_, request.asked)
+                return decode(await self._once(request, who, ends - time.monotonic()), type_, request.asked)
             except errors.Unauthorized:
                 if renewed:
                     raise
-                renewed = True
+                who, renewed = await self.access.credentials.identity(), True
             except errors.Throttled as full:
                 pause = full.retry_after * random.uniform(1.0, 1.25)  # noqa: S311 - spread, not secrecy
                 if time.monotonic() + pause >= ends:
@@ -198,7 +188,7 @@ class Client:
         self, path: str, query: list[tuple[str, str]], asked: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """An upgraded connection to a pod, in the channel protocol of exec and port-forward."""
-        who, ends = await self._who(), contextlib.AsyncExitStack()
+        who, ends = await self.access.credentials.identity(), contextlib.AsyncExitStack()
 
         async def look(answer: aiohttp.ClientResponse) -> None:
             await self._refuse(answer, who, asked)
@@ -207,13 +197,13 @@ class Client:
 
         # aiohttp throws the body of a refused upgrade away, unless a session looks at every answer first.
         looking = aiohttp.ClientSession(
-            connector=self._session().connector, connector_owner=False, raise_for_status=look
+            connector=self._session.connector, connector_owner=False, raise_for_status=look
         )
         async with ends, looking:
             try:
                 async with asyncio.timeout(self.limit):
                     socket = await looking.ws_connect(
-                        f"{self.access.server}{path}", params=query, headers=self._headers(who), max_msg_size=0,
+                        f"{self.access.server}{path}", params=query, max_msg_size=0,
                         protocols=transport.CHANNELS, timeout=transport.CLOSING, **self._way(who),
                     )  # fmt: skip
             except transport.FAILURES as error:
@@ -221,7 +211,7 @@ class Client:
             ends.push_async_callback(socket.close)
             yield socket
 
-    async def _once(self, request: Request, left: float) -> bytes:
+    async def _once(self, request: Request, who: Identity, left: float) -> bytes:
         fence = self._fence if request.method != "GET" else None
         if fence is not None:
             left = min(left, fence.time_left())
@@ -229,12 +219,10 @@ class Client:
         body = None if content is None else transport.FencedBody(content, fence)
         started, code = time.monotonic(), "unreachable"
         try:
-            async with asyncio.timeout(left), self._slots:
-                who = await self._who()
-                async with self._send(request, body, who) as response:
-                    code = str(response.status)
-                    await self._refuse(response, who, request.asked)
-                    return await response.read()
+            async with asyncio.timeout(left), self._slots, self._send(request, who, body) as response:
+                code = str(response.status)
+                await self._refuse(response, who, request.asked)
+                return await response.read()
         except transport.FAILURES as error:
             if body is not None and body.held_back is not None:
                 raise body.held_back from None
@@ -242,41 +230,33 @@ class Client:
         finally:
             _count(request.verb, code, started)
 
-    async def _who(self) -> Identity:
-        return await self.access.credentials.identity()
-
     async def _refuse(self, response: aiohttp.ClientResponse, who: Identity, asked: str) -> None:
         if response.status == 401:
             self.access.credentials.forget(who)
         if response.status >= 400:
-            raise errors.refusal(response.status, response.headers, await response.read(), asked)
-
-    def _session(self) -> aiohttp.ClientSession:
-        if self._opened is None:
-            self._opened = transport.session()
-        return self._opened
-
-    def _headers(self, who: Identity) -> dict[str, str]:
-        shown = {"Authorization": f"Bearer {who.token}"} if who.token else {}
-        # Inside a cluster, compressing costs the server more than the network.
-        return {"User-Agent": self.agent, "Accept-Encoding": "identity", **self.access.headers, **shown}
-
-    def _way(self, who: Identity) -> JsonObject:
-        if self.access.tls is None:
-            return {"proxy": self.access.proxy}
-        tls = self.access.tls
-        return {"proxy": self.access.proxy, "ssl": tls.context(who), "server_hostname": tls.server_name}
+            raise errors.refusal(await response.read(), asked, response.status, response.headers)
 
     def _send(
-        self, request: Request, body: transport.FencedBody | None, who: Identity, idle: float | None = None
-    ) -> aiohttp.client._RequestContextManager:
-        content = {"Content-Type": "application/json", "Accept": "application/json"}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle)
-        return self._session().request(
-            request.method, f"{self.access.server}{request.path}", params=request.query, data=body,
-            headers={**self._headers(who), **content, **request.headers}, timeout=timeout, allow_redirects=False,
-            **self._way(who),
+        self, request: Request, who: Identity, body: transport.FencedBody | None = None,
+        idle: float | None = None,
+    ) -> aiohttp.client._RequestContextManager:  # fmt: skip
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **request.headers}
+        return self._session.request(
+            request.method, f"{self.access.server}{request.path}", data=body, allow_redirects=False,
+            params={name: value for name, value in request.query.items() if value},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=transport.CONNECT_LIMIT, sock_read=idle),
+            **self._way(who, headers),
         )  # fmt: skip
+
+    def _way(self, who: Identity, headers: Pairs = NONE) -> JsonObject:
+        """To this server, as this user: how every connection begins."""
+        # Inside a cluster, compressing costs the server more than the network.
+        shown = {"User-Agent": self.agent, "Accept-Encoding": "identity", **self.access.headers, **headers}
+        if who.token:
+            shown["Authorization"] = f"Bearer {who.token}"
+        tls = self.access.tls
+        secured = {"ssl": tls.context(who), "server_hostname": tls.server_name} if tls is not None else {}
+        return {"headers": shown, "proxy": self.access.proxy, **secured}
 
 
 @functools.cache
@@ -284,12 +264,12 @@ def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
 
 
-def _decode(answer: bytes, type_: type[T], asked: str) -> T:
+def decode(content: bytes | msgspec.Raw, type_: type[T], asked: str) -> T:
     if type_ is msgspec.Raw:
-        return msgspec.Raw(answer)  # type: ignore[return-value]  # the caller wants it as it came
+        return msgspec.Raw(content)  # type: ignore[return-value]  # the caller wants it as it came
     try:
-        value: T = decoder(type_).decode(answer)  # type: ignore[arg-type]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        value: T = decoder(type_).decode(content)  # type: ignore[arg-type]
+    except UNDECODABLE as error:
         raise errors.Unreadable(f"{asked}: the answer cannot be read: {error}") from error
     return value
 
@@ -300,24 +280,18 @@ def _count(verb: str, code: str, started: float) -> None:
 
 
 def _about(
-    verb: str, method: str, resource: Resource, key: Key, subresource: str = "", body: Body | None = None
-) -> Request:
-    asked = f"{verb} {resource} {key}" + (f" ({subresource})" if subresource else "")
-    return Request(verb, method, resource.path(key, subresource), asked, body)
+    verb: str, resource: Resource, key: Key, subresource: str = "", body: Body | None = None,
+    query: Pairs = NONE, headers: Pairs = NONE,
+) -> Request:  # fmt: skip
+    asked, path = f"{verb} {resource} {key}", resource.path(key, subresource)
+    asked += f" ({subresource})" if subresource else ""
+    return Request(verb, METHODS[verb], path, asked, body, query, headers)
 
 
 def _about_all(
-    verb: str, method: str, resource: Resource, namespace: str, body: Body | None = None, query: Pairs = NONE,
+    verb: str, resource: Resource, namespace: str, body: Body | None = None, query: Pairs = NONE,
     headers: Pairs = NONE,
 ) -> Request:  # fmt: skip
-    asked = f"{verb} {resource}" + (f" in {namespace}" if namespace else "")
-    return Request(verb, method, resource.collection(namespace), asked, body, query, headers)
-
-
-def _patch(form: str, resource: Resource, key: Key, subresource: str, body: Body, query: Pairs) -> Request:
-    asked = _about("apply" if form == "apply" else "patch", "PATCH", resource, key, subresource, body)
-    return replace(asked, query=query, headers={"Content-Type": PATCHES[form]})
-
-
-def _managed(manager: str) -> Pairs:
-    return {"fieldManager": manager} if manager else {}
+    asked, path = f"{verb} {resource}", resource.collection(namespace)
+    asked += f" in {namespace}" if namespace else ""
+    return Request(verb, METHODS[verb], path, asked, body, query, headers)

@@ -151,6 +151,7 @@ class Controller:
 
     def _refused(self, key: Key, error: errors.KubeError) -> str:
         if isinstance(error, errors.NotLeader):
+            self.queue.retry(key)  # if this process leads again, with this key
             log.info("stopped: %s", error)
             return "not_leader"
         if isinstance(error, errors.Throttled):
@@ -166,7 +167,5 @@ class Controller:
 def _where(error: BaseException) -> str:
     """The innermost place, above the libraries, at which the reconcile was ended."""
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    ours = [
-        frame for frame in frames if "/asyncio/" not in frame.filename and "/aiohttp/" not in frame.filename
-    ]
+    ours = [frame for frame in frames if not {"asyncio", "aiohttp"} & set(Path(frame.filename).parts)]
     return f"in {ours[-1].name} ({Path(ours[-1].filename).name}:{ours[-1].lineno})"

@@ -6,22 +6,27 @@ A token never enters a log, an error or a process argument.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import time
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
 from valkey_operator.kube.errors import Misconfigured
+from valkey_operator.kube.objects import UNDECODABLE
 
 # Kubernetes writes a new token well before the old one ends (at 80 % of its life, of at least ten minutes).
 TOKEN_FILE_AGE = 60.0
 PLUGIN_LIMIT = 60.0
-EXPIRY_MARGIN = 30.0
+EXPIRY_MARGIN = timedelta(seconds=30)
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ class _PluginStatus(msgspec.Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _PluginAnswer(msgspec.Struct):
@@ -110,12 +115,12 @@ class Plugin:
     api_version: str
     hint: str = ""
     _shown: Identity | None = None
-    _expires: datetime | None = None
+    _expires: datetime = NEVER
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def identity(self) -> Identity:
         async with self._asking:
-            if self._shown is None or self._is_ending():
+            if self._shown is None or self._expires - datetime.now(UTC) < EXPIRY_MARGIN:
                 self._shown = await self._ask()
             return self._shown
 
@@ -123,50 +128,43 @@ class Plugin:
         if self._shown is refused:  # else another request has renewed it already
             self._shown = None
 
-    def _is_ending(self) -> bool:
-        if self._expires is None:
-            return False
-        return (self._expires - datetime.now(UTC)).total_seconds() < EXPIRY_MARGIN
-
     async def _ask(self) -> Identity:
         wish = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
         told = msgspec.json.encode(wish).decode()
         environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": told}
-        name = self.command[0]
         try:
             process = await asyncio.create_subprocess_exec(
-                *self.command, env=environment, stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+                *self.command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, process_group=0
+            )
         except OSError as error:
             hint = f"; {self.hint}" if self.hint else ""
-            problem = f"the credential program {name} cannot be run: {error.strerror}{hint}"
-            raise Misconfigured(problem) from None
-        answer, complaint = await _finish(process, name)
+            raise self._problem(f"cannot be run: {error.strerror}{hint}") from None
+        answer, complaint = await self._finish(process)
         if process.returncode:
             last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-            raise Misconfigured(
-                f"the credential program {name} failed: {' '.join(last) or 'it said nothing'}"
-            )
-        return self._read(answer, name)
-
-    def _read(self, answer: bytes, name: str) -> Identity:
+            raise self._problem(f"failed: {' '.join(last) or 'it said nothing'}")
         try:
             status = msgspec.json.decode(answer, type=_PluginAnswer).status
-        except msgspec.MsgspecError:
-            raise Misconfigured(f"the credential program {name} printed no ExecCredential") from None
-        self._expires = status.expiration_timestamp
+        except UNDECODABLE:
+            raise self._problem("printed no ExecCredential") from None
+        self._expires = status.expiration_timestamp or NEVER
         pair = status.client_certificate_data.encode(), status.client_key_data.encode()
+        if not status.token and not all(pair):  # else we would ask as nobody
+            raise self._problem("printed no ExecCredential")
         return Identity(status.token, *pair)
 
-
-async def _finish(process: asyncio.subprocess.Process, name: str) -> tuple[bytes, bytes]:
-    try:
-        async with asyncio.timeout(PLUGIN_LIMIT):
-            return await process.communicate()
-    except TimeoutError:
-        raise Misconfigured(f"the credential program {name} did not end in {PLUGIN_LIMIT:.0f} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
+    async def _finish(self, process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+        try:
+            async with asyncio.timeout(PLUGIN_LIMIT):
+                return await process.communicate()
+        except (TimeoutError, asyncio.CancelledError) as cut_off:
+            # With all it has started: those hold its output open, and then its end is not noticed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            if isinstance(cut_off, TimeoutError):
+                raise self._problem(f"did not end in {PLUGIN_LIMIT:.0f} s") from None
+            raise
+
+    def _problem(self, what: str) -> Misconfigured:
+        return Misconfigured(f"the credential program {self.command[0]} {what}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from valkey_operator.kube.objects import StatusAnswer
+from valkey_operator.kube.objects import NONE, UNDECODABLE, StatusAnswer
 
 # The server's name for the flow that was full; the only trace that priority and fairness leaves in an answer.
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
@@ -71,11 +71,11 @@ class AlreadyExists(Conflict):
 class OwnershipConflict(Conflict):
     """Another field manager owns what was applied; `owners` maps each such field to the manager's name."""
 
-    def __init__(self, code: int, status: StatusAnswer, asked: str) -> None:
-        super().__init__(code, status, asked)
+    @property
+    def owners(self) -> dict[str, str]:
         # A cause says: conflict with "kubectl-edit" using apps/v1
-        self.owners = {
-            cause.field: cause.message.partition('"')[2].partition('"')[0] for cause in status.causes
+        return {
+            cause.field: cause.message.partition('"')[2].partition('"')[0] for cause in self.status.causes
         }
 
 
@@ -108,13 +108,14 @@ _BY_CAUSE = {"FieldManagerConflict": OwnershipConflict, "DisruptionBudget": Disr
 def read_status(body: bytes) -> StatusAnswer:
     try:
         return msgspec.json.decode(body, type=StatusAnswer)
-    except (msgspec.MsgspecError, UnicodeDecodeError):  # whatever a proxy in between has said
+    except UNDECODABLE:  # whatever a proxy in between has said
         return StatusAnswer(message=body[:200].decode(errors="replace").strip())
 
 
-def refusal(code: int, headers: Mapping[str, str], body: bytes, asked: str) -> ApiError:
-    """The error for an answer of 400 or above."""
+def refusal(body: bytes, asked: str, code: int = 0, headers: Mapping[str, str] = NONE) -> ApiError:
+    """The error for an answer of 400 or above; without a code, for one that came inside a stream."""
     status = read_status(body)
+    code = code or status.code or 500
     for cause in status.causes:
         if cause.reason in _BY_CAUSE:
             return _BY_CAUSE[cause.reason](code, status, asked)

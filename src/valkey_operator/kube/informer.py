@@ -17,8 +17,8 @@ import msgspec
 
 from valkey_operator.kube import errors, metrics
 from valkey_operator.kube.backoff import Backoff
-from valkey_operator.kube.client import PAGE, Client, decoder
-from valkey_operator.kube.objects import Key, Object, ObjectT, StatusAnswer, WatchEvent
+from valkey_operator.kube.client import PAGE, Client, decode, decoder
+from valkey_operator.kube.objects import UNDECODABLE, Key, Object, ObjectT, Unread, WatchEvent
 from valkey_operator.kube.resources import EVERYTHING, Resource, Selection
 from valkey_operator.kube.store import Store
 
@@ -64,11 +64,21 @@ class Informer(Generic[ObjectT]):
         """Why the cache may be behind, or None."""
         return next((reflection.trouble for reflection in self._reflections if reflection.trouble), None)
 
+    def read(self, content: bytes | msgspec.Raw) -> ObjectT | Unread:
+        """The object as its projection; else what can be read of it, and why not more."""
+        try:
+            found: ObjectT = decoder(self.type).decode(content)
+        except UNDECODABLE as error:
+            item = decode(content, Object, f"read {self.resource}")
+            log.warning("%s %s cannot be read: %s", self.resource, item.key, error)
+            return Unread(item.metadata, str(error))
+        return found
+
     async def refresh(self, key: Key) -> None:
         """Look at one object directly: the outcome of a write is not known."""
-        known = self.store.get(key)
+        known = self.store.known(key)
         try:
-            self.store.put(await self.client.get(self.resource, key, self.type))
+            self.store.put(self.read(await self.client.get(self.resource, key, msgspec.Raw)))
         except errors.NotFound:
             if known is not None:
                 self.store.delete(known, by_us=True)
@@ -116,12 +126,8 @@ class Reflection(Generic[ObjectT]):
         wait = self._backoff.failed()
         if isinstance(error, errors.Throttled):
             wait = error.retry_after
-        log.log(
-            logging.WARNING if self._backoff.failures > 1 else logging.INFO,
-            "%s; again in %.1f s",
-            error,
-            wait,
-        )
+        level = logging.WARNING if self._backoff.failures > 1 else logging.INFO
+        log.log(level, "%s; again in %.1f s", error, wait)
         await asyncio.sleep(wait)
 
     async def _list(self) -> None:
@@ -133,10 +139,9 @@ class Reflection(Generic[ObjectT]):
         if went_back:
             self._doubt(version)
         # From here to the end nobody else runs, so nobody sees half a list.
-        for item, why in listed:
-            self._put(item, why, whatever_version=went_back)
-        present = {item.key for item, _ in listed}
-        self._store.keep_only(present, self.namespace, max(version, self._version))
+        for item in listed:
+            self._store.put(item, whatever_version=went_back)
+        self._store.keep_only(listed, self.namespace, max(version, self._version))
         self._version, self._listed_at, self._must_list = version, time.monotonic(), False
         self._old_lists = 0
         self.listed.set()
@@ -144,41 +149,23 @@ class Reflection(Generic[ObjectT]):
     def _doubt(self, version: int) -> None:
         """A list from the past: a server that lags, or an etcd that was restored. Only the second one stays."""
         self._old_lists += 1
-        sentence = (
-            f"list {self._informer.resource}: version {version} is older than {self._version} seen before"
-        )
+        resource, known = self._informer.resource, self._version
+        sentence = f"list {resource}: version {version} is older than {known} seen before"
         if self._old_lists <= OLD_LISTS:
             raise errors.Unreadable(sentence)
         log.warning("%s; it stays so and is believed", sentence)
 
-    async def _pages(self, size: int) -> tuple[list[tuple[Object, str]], int]:
-        informer, found, version = self._informer, list[tuple[Object, str]](), 0
-        async for page in informer.client.pages(
-            informer.resource, msgspec.Raw, self.namespace, informer.selection, size
-        ):
+    async def _pages(self, size: int) -> tuple[list[ObjectT | Unread], int]:
+        asked, found, version = self._informer, list[ObjectT | Unread](), 0
+        pages = asked.client.pages(asked.resource, msgspec.Raw, self.namespace, asked.selection, size)
+        async for page in pages:
             version = int(page.metadata.resource_version)
-            found.extend(map(self._read, page.items or ()))
+            found += map(asked.read, page.items or ())
         return found, version
 
-    def _read(self, content: msgspec.Raw) -> tuple[Object, str]:
-        """The object as its projection; else its metadata, and why no more of it can be read."""
-        try:
-            return decoder(self._informer.type).decode(content), ""
-        except msgspec.ValidationError as error:
-            return decoder(Object).decode(content), str(error)
-
-    def _put(self, item: Object, why: str, *, whatever_version: bool = False) -> None:
-        if isinstance(item, self._informer.type) and not why:
-            self._store.put(item, whatever_version=whatever_version)
-        else:
-            log.warning("%s %s cannot be read: %s", self._informer.resource, item.key, why)
-            self._store.put_unreadable(item, why)
-
     async def _watch(self) -> None:
-        informer = self._informer
-        lines = informer.client.watch(
-            informer.resource, self.namespace, informer.selection, str(self._version), informer.idle
-        )
+        asked, version = self._informer, str(self._version)
+        lines = asked.client.watch(asked.resource, self.namespace, asked.selection, version, asked.idle)
         async with contextlib.aclosing(lines):
             async for batch in lines:
                 self.trouble = None
@@ -187,16 +174,15 @@ class Reflection(Generic[ObjectT]):
 
     def _event(self, line: bytes) -> None:
         asked = f"watch {self._informer.resource}"
-        try:
-            event: WatchEvent = decoder(WatchEvent).decode(line)
-            if event.type == "ERROR":
-                status: StatusAnswer = decoder(StatusAnswer).decode(event.object)
-                raise errors.refusal(status.code or 500, {}, bytes(event.object), asked)
-            item, why = self._read(event.object)
-        except msgspec.MsgspecError as error:
-            raise errors.Unreachable(f"{asked}: a line cannot be read: {error}") from None
-        if event.type == "DELETED":
-            self._store.delete(item)
-        elif event.type != "BOOKMARK":
-            self._put(item, why)
-        self._version = item.version
+        event = decode(line, WatchEvent, asked)
+        if event.type == "ERROR":
+            raise errors.refusal(bytes(event.object), asked)
+        if event.type in ("BOOKMARK", "DELETED"):
+            told = decode(event.object, Object, asked)
+            if event.type == "DELETED":
+                self._store.delete(told)
+            self._version = told.version
+        else:
+            changed = self._informer.read(event.object)
+            self._store.put(changed)
+            self._version = changed.version

@@ -19,7 +19,7 @@ from typing import Any
 from valkey_operator.kube import errors, metrics
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Fields, Key, Object
+from valkey_operator.kube.objects import Fields, Key, Metadata, Object
 from valkey_operator.kube.resources import LEASES, Selection
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,9 @@ class Lease(Object, frozen=True, gc=False):
     spec: LeaseSpec = LeaseSpec()
 
 
+NO_LEASE = Lease(Metadata())
+
+
 def now() -> float:
     """Goes on while the machine sleeps; else a sleeper would think that its time has not passed."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
@@ -43,35 +46,33 @@ def now() -> float:
 class Leadership:
     """This process's part in the Lease; the `Fence` of its clients. Needs a client of its own, without a fence."""
 
-    def __init__(
-        self, client: Client, key: Key, identity: str, *, duration: int = 15, clock: Callable[[], float] = now
-    ) -> None:
+    def __init__(self, client: Client, key: Key, identity: str, *, duration: int = 15) -> None:
         self.identity = identity
         self._client = client
         self._key = key
         self._duration, self._margin = duration, duration / 5
-        self._clock = clock
         self._until = float("-inf")
         selection = Selection(fields=f"metadata.name={key.name}")
         self._informer = Informer(client, LEASES, Lease, (key.namespace,), selection)
         self._informer.store.on_change(self._saw)
         self._changed = asyncio.Event()
-        self._seen_at = clock()
+        self._seen_at = now()
 
     @property
     def leader(self) -> str:
         """Who leads, as far as we see; nobody is an empty text."""
-        lease = self._informer.store.get(self._key)
-        return (lease.spec.holder_identity or "") if lease is not None else ""
+        return self._seen().spec.holder_identity or ""
 
     @property
     def leads(self) -> bool:
-        return self._clock() < self._until
+        return now() < self._until
 
     def time_left(self) -> float:
-        left = self._until - self._clock()
+        left = self._until - now()
         if left <= 0:
-            raise errors.NotLeader(f"{self.identity} does not lead: {self.leader or 'nobody'} does")
+            holder = self.leader or "nobody"
+            why = f"{holder} does" if holder != self.identity else "it could not renew its lease"
+            raise errors.NotLeader(f"{self.identity} does not lead: {why}")
         return left
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -93,7 +94,6 @@ class Leadership:
         renewing = asyncio.create_task(self._renew(), name="renew the lease")
         try:
             await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
-            is_over = working.done()
         finally:
             working.cancel()
             await asyncio.wait({working})
@@ -101,52 +101,53 @@ class Leadership:
             await asyncio.wait({renewing})
             metrics.LEADER.set(0)
             await self._release()
-        if is_over:
-            await working  # with its error, if it had one
-        else:
+        for task in (working, renewing):
+            if not task.cancelled():
+                task.result()  # its error, if it had one, is ours
+        if working.cancelled():
             log.error("%s lost the lead and has stopped all work", self.identity)
-        return is_over
+        return not working.cancelled()
 
     async def _acquire(self) -> None:
         while True:
+            self._changed.clear()
             wait = self._free_in()
             if wait <= 0:
                 if await self._attempt(self.identity):
                     return
                 wait = 1.0
-            self._changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait)
 
+    def _seen(self) -> Lease:
+        return self._informer.store.get(self._key) or NO_LEASE
+
     def _free_in(self) -> float:
-        lease = self._informer.store.get(self._key)
-        if lease is None or not lease.spec.holder_identity:
-            return 0.0
-        return self._seen_at + (lease.spec.lease_duration_seconds or self._duration) - self._clock()
+        spec = self._seen().spec
+        lasting = spec.lease_duration_seconds or self._duration
+        return self._seen_at + lasting - now() if spec.holder_identity else 0.0
 
     async def _renew(self) -> None:
         """Renew until it is too late, or somebody else is in the Lease."""
         pause = self._duration / 5
         while self.leads:
-            await asyncio.sleep(min(pause, self._until - self._clock()))
+            await asyncio.sleep(min(pause, self._until - now()))
             if self.leads:
                 pause = self._duration / (5 if await self._attempt(self.identity) else 20)
 
     async def _attempt(self, holder: str) -> bool:
         """Write ourselves (or nobody) into the very version of the Lease that was seen."""
-        lease, sent, limit = self._informer.store.get(self._key), self._clock(), self._duration / 3
+        lease, sent, limit = self._seen(), now(), self._duration / 3
         body = self._body(holder, lease)
         try:
             async with asyncio.timeout(min(limit, self._until - sent) if self.leads else limit):
-                if lease is None:
+                if lease is NO_LEASE:
                     answer = await self._client.create(LEASES, self._key.namespace, body, Lease)
                 else:
                     answer = await self._client.replace(LEASES, self._key, body, Lease)
         except (errors.KubeError, TimeoutError) as error:
             log.warning("the lease %s was not written: %s", self._key, str(error) or "no answer in time")
-            if isinstance(
-                error, errors.Conflict
-            ):  # somebody was quicker, or our own last write got no answer
+            if isinstance(error, errors.Conflict):  # somebody was quicker, or our last write got no answer
                 with contextlib.suppress(errors.KubeError, TimeoutError):
                     await asyncio.wait_for(self._informer.refresh(self._key), limit)
             return False
@@ -154,17 +155,14 @@ class Leadership:
         self._until = sent + self._duration - self._margin if holder else float("-inf")
         return True
 
-    def _body(self, holder: str, seen: Lease | None) -> dict[str, Any]:
-        metadata = {"name": self._key.name, "namespace": self._key.namespace}
-        before = LeaseSpec()
-        if seen is not None:
-            metadata["resourceVersion"], before = seen.metadata.resource_version, seen.spec
-        passes_on = bool(holder) and before.holder_identity != holder
+    def _body(self, holder: str, seen: Lease) -> dict[str, Any]:
+        metadata = {**self._key._asdict(), "resourceVersion": seen.metadata.resource_version}
+        passes_on = bool(holder) and seen.spec.holder_identity != holder
         spec = {
             "holderIdentity": holder,
             "leaseDurationSeconds": self._duration if holder else 1,
             "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "leaseTransitions": (before.lease_transitions or 0) + passes_on,
+            "leaseTransitions": (seen.spec.lease_transitions or 0) + passes_on,
         }
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
@@ -175,7 +173,7 @@ class Leadership:
             await self._attempt("")
 
     def _saw(self, _before: Object | None, _after: Object | None) -> None:
-        self._seen_at = self._clock()
+        self._seen_at = now()
         self._changed.set()
         if self.leader != self.identity:
             self._until = float("-inf")

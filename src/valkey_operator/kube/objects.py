@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
@@ -12,6 +13,8 @@ import msgspec
 
 NONE: Mapping[str, str] = {}
 NO_FIELDS = msgspec.Raw(b"{}")
+# What a decoder raises.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 class Key(NamedTuple):
@@ -26,6 +29,16 @@ class Key(NamedTuple):
 
 class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The start of every projection: only the fields it declares are kept of what comes over the wire."""
+
+
+class Vocabulary(Fields, frozen=True, gc=False):
+    """For parts whose texts come from a small set, such as conditions: each text is in memory once."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if type(value) is str:
+                msgspec.structs.force_setattr(self, name, sys.intern(value))
 
 
 class OwnerReference(Fields, frozen=True, gc=False):
@@ -64,6 +77,13 @@ class Metadata(Fields, frozen=True, gc=False):
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Namespaces and labels are those of many objects: each is in memory once."""
+        msgspec.structs.force_setattr(self, "namespace", sys.intern(self.namespace))
+        if type(self.labels) is dict:  # fresh from the decoder, and nobody else's yet
+            for name, value in self.labels.items():
+                self.labels[name] = sys.intern(value)
+
 
 class ManagedMetadata(Metadata, frozen=True, gc=False):
     managed_fields: tuple[ManagedFields, ...] = ()
@@ -82,6 +102,12 @@ class Object(Fields, frozen=True, gc=False):
     def version(self) -> int:
         """Versions of one server can be compared: every write to it has a higher one."""
         return int(self.metadata.resource_version)
+
+
+class Unread(Object, frozen=True, gc=False):
+    """One that is there, but not as its projection expects: all that could be read of it, and why not more."""
+
+    why: str = ""
 
 
 class ManagedObject(Object, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from valkey_operator.kube.objects import ManagedFields
 # In the server's own words: `f:spec` a field, `k:{"name":"x"}` an element of a list by its keys, `v:1` by value.
 Path = tuple[str, ...]
 Fields = Mapping[str, Any]
+HEAD = ("apiVersion", "kind", "metadata")
 MARKS = ("labels", "annotations", "finalizers")
 
 
@@ -43,9 +44,7 @@ def lost(wanted: Fields, entries: Iterable[ManagedFields], manager: str) -> froz
     for entry in entries:
         if (entry.manager, entry.operation, entry.subresource) == (manager, "Apply", ""):
             ours = msgspec.json.decode(entry.fields_v1)
-    content = {
-        name: value for name, value in wanted.items() if name not in ("apiVersion", "kind", "metadata")
-    }
+    content = {name: value for name, value in wanted.items() if name not in HEAD}
     marks = {name: wanted["metadata"].get(name) for name in MARKS}
     return frozenset(_unowned({**content, "metadata": marks}, ours, ()))
 
@@ -120,6 +119,5 @@ def _short(content: Any, path: Path, hidden: bool) -> str:
 
 def _named(step: str) -> str:
     keys = msgspec.json.decode(step[2:])
-    return (
-        ",".join(f"{name}={value}" for name, value in keys.items()) if isinstance(keys, dict) else str(keys)
-    )
+    pairs = [f"{name}={value}" for name, value in keys.items()] if isinstance(keys, dict) else [str(keys)]
+    return ",".join(pairs)

@@ -48,8 +48,7 @@ class Selection:
     metadata_only: bool = False
 
     def query(self) -> dict[str, str]:
-        wanted = {"labelSelector": self.labels, "fieldSelector": self.fields}
-        return {name: value for name, value in wanted.items() if value}
+        return {"labelSelector": self.labels, "fieldSelector": self.fields}
 
     def accept(self, suffix: str = "") -> Mapping[str, str]:
         """The header that asks for this much of one object, or with the suffix List of a list."""

@@ -80,6 +80,8 @@ class Runtime:
             await self._leadership.run(self._work)
 
     async def _work(self) -> None:
+        if self._stopping.is_set():  # controllers that have not begun yet would not hear `stop`
+            return
         self._works = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -88,5 +90,9 @@ class Runtime:
                 await self._stopping.wait()
                 for controller in self._controllers:
                     controller.stop()
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            log.warning("the lead was lost before all work had ended")  # and need not be won again
         finally:
             self._works = False

@@ -190,4 +190,4 @@ def _exit_code(content: bytes, asked: str) -> int:
             return int(cause.message)
     if not status.message:
         return 0
-    raise errors.refusal(status.code or 500, {}, content.replace(b"Internal error occurred: ", b""), asked)
+    raise errors.refusal(content.replace(b"Internal error occurred: ", b""), asked)

@@ -79,6 +79,10 @@ def words(error: BaseException) -> str:
         return "the connection broke in the middle of the answer"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {error.__cause__}"
+    if isinstance(
+        error, aiohttp.ClientResponseError
+    ):  # its own text tells the URL, and with it a whole command
+        return f"{error.status} {error.message}"
     return str(error) or type(error).__name__
 
 

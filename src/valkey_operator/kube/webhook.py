@@ -10,7 +10,6 @@ import asyncio
 import base64
 import functools
 import logging
-import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +20,7 @@ import msgspec
 from aiohttp import web
 
 from valkey_operator.kube import metrics
+from valkey_operator.kube.access import load_pair
 from valkey_operator.kube.client import Client, JsonObject
 from valkey_operator.kube.errors import Misconfigured
 from valkey_operator.kube.objects import Fields, Object
@@ -145,11 +145,12 @@ class Certificate:
 
     def set_certificate(self, certificate: bytes, key: bytes) -> None:
         """Show this pair from now on, or raise `Misconfigured` and keep the one before."""
-        # The ssl module only reads files; this one is in memory, so no key touches a disk.
-        with os.fdopen(os.memfd_create("pair"), "wb") as pair:
-            pair.write(certificate + b"\n" + key)
-            pair.flush()
-            self._load(Path(f"/proc/self/fd/{pair.fileno()}"))
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            load_pair(context, certificate, key)
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"certificate and key are no pair: {error}") from None
+        self._newest = context
 
     def problem(self) -> str | None:
         """Why nobody can connect: a readiness check. Looks at the files as each handshake does."""
@@ -157,7 +158,7 @@ class Certificate:
             # Before reading: what changes in between is seen as changed the next time.
             state = [(file.stat().st_ino, file.stat().st_mtime_ns) for file in self._files]
             if state != self._state:
-                self._load(*self._files)
+                self.set_certificate(*[file.read_bytes() for file in self._files])
                 self._state, self._said = state, ""
         except (OSError, Misconfigured) as error:
             if str(error) != self._said:  # once, not at every handshake
@@ -171,15 +172,6 @@ class Certificate:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._newest
         return None
-
-    def _load(self, certificate: Path, key: Path | None = None) -> None:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            # Without a password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(certificate, key, password="")
-        except (OSError, ValueError) as error:
-            raise Misconfigured(f"certificate and key are no pair: {error}") from None
-        self._newest = context
 
 
 class ClientConfig(Fields, frozen=True, gc=False):

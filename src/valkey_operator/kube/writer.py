@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from valkey_operator.kube import errors, ownership
-from valkey_operator.kube.client import Client, JsonObject, decoder
+from valkey_operator.kube.client import Client, JsonObject, decode
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key, ManagedObject, ObjectT
 from valkey_operator.kube.ownership import Difference, Path
@@ -44,6 +44,7 @@ class Writer:
         self._client = client
         self._manager = manager
         self._doubts: dict[tuple[str, Key], Informer[Any]] = {}
+        self._settling = asyncio.Lock()
         # Fields that are changed on the way in, by an admission webhook: ours to wish, not to fight over.
         self._rewritten: dict[tuple[str, Key], tuple[str, frozenset[Path]]] = {}
 
@@ -58,22 +59,23 @@ class Writer:
         key = Key(metadata.get("namespace", ""), metadata["name"])
         body: JsonObject = dict(wanted)
         body["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), APPLIED: mark}}
-        seen = informer.store.get(key)
+        seen, name = informer.store.get(key), (str(informer.resource), key)
         undone: tuple[Difference, ...] = ()
         if seen is not None:
             if seen.metadata.annotations.get(APPLIED) == mark:
                 lost = ownership.lost(body, seen.metadata.managed_fields, self._manager)
-                if not lost or self._rewritten.get((str(informer.resource), key)) == (mark, lost):
+                if not lost or self._rewritten.get(name) == (mark, lost):
                     return Applied(seen, "unchanged")
-                undone, force = await self._explain(informer, key, body, lost), True
+                found, force = await self._client.get(informer.resource, key, dict), True
+                undone = ownership.differences(lost, body, found, hidden=informer.resource.kind == "Secret")
             body["metadata"]["uid"] = seen.metadata.uid  # never into another object of the same name
         item = await self._send(informer, key, body, force)
-        self._note_rewritten((str(informer.resource), key), mark, body, item)
+        self._note_rewritten(name, mark, ownership.lost(body, item.metadata.managed_fields, self._manager))
         return Applied(item, "created" if seen is None else "restored" if undone else "changed", undone)
 
     async def status(
-        self, informer: Informer[ObjectT], seen: ObjectT, before: Mapping[str, Any], after: Mapping[str, Any], *,
-        compare: bool = False,
+        self, informer: Informer[ObjectT], seen: ObjectT, before: Mapping[str, Any],
+        after: Mapping[str, Any], *, compare: bool = False,
     ) -> ObjectT:  # fmt: skip
         """Write the whole status, once per change. With `compare` only onto the very version that was seen:
         for records that decide (epoch, primary, operation)."""
@@ -84,23 +86,18 @@ class Writer:
             metadata["resourceVersion"] = seen.metadata.resource_version
         return await self._send(informer, seen.key, {"metadata": metadata, "status": after}, True, "status")
 
-    async def delete(
-        self, informer: Informer[ObjectT], seen: ObjectT, *, compare: bool = False, grace: int | None = None
-    ) -> None:
-        """Delete the very object that was seen, with `compare` only if nobody changed it since."""
-        uid, version = seen.metadata.uid, seen.metadata.resource_version if compare else ""
+    async def delete(self, informer: Informer[ObjectT], seen: ObjectT) -> None:
+        """Delete the very object that was seen."""
         with self._in_doubt(informer, seen.key):
             try:
-                answer = await self._client.delete(
-                    informer.resource, seen.key, uid=uid, version=version, grace=grace
-                )
+                answer = await self._client.delete(informer.resource, seen.key, uid=seen.metadata.uid)
             except errors.NotFound:
                 answer = msgspec.Raw(b'{"kind":"Status"}')
-        # The object comes back where it only begins to go (finalizers, grace), else a Status.
-        if decoder(_Kind).decode(answer).kind == "Status":
-            informer.store.delete(seen, by_us=True)
-        else:
-            informer.store.put(decoder(informer.type).decode(answer))
+            # The object comes back where it only begins to go (finalizers, grace), else a Status.
+            if decode(answer, _Kind, f"delete {informer.resource} {seen.key}").kind == "Status":
+                informer.store.delete(seen, by_us=True)
+            else:
+                informer.store.put(informer.read(answer))
 
     async def evict(self, informer: Informer[ObjectT], seen: ObjectT) -> None:
         with self._in_doubt(informer, seen.key):
@@ -109,9 +106,14 @@ class Writer:
 
     async def settle(self) -> None:
         """Look at everything whose state is not known; raises as long as it cannot be seen."""
-        for doubt, informer in list(self._doubts.items()):
-            await informer.refresh(doubt[1])
-            self._doubts.pop(doubt, None)
+        async with self._settling:  # one looks; whoever comes meanwhile waits for what it sees
+            while self._doubts:
+                doubt, informer = self._doubts.popitem()
+                try:
+                    await informer.refresh(doubt[1])
+                except BaseException:
+                    self._doubts[doubt] = informer
+                    raise
 
     async def _send(
         self, informer: Informer[ObjectT], key: Key, body: JsonObject, force: bool, subresource: str = ""
@@ -127,25 +129,19 @@ class Writer:
     def _in_doubt(self, informer: Informer[Any], key: Key) -> Iterator[None]:
         try:
             yield
-        except (errors.Unreachable, errors.ServerFault, asyncio.CancelledError):
-            self._doubts[str(informer.resource), key] = informer
+        except (errors.Unreachable, errors.Unreadable, errors.ApiError, asyncio.CancelledError) as error:
+            if (
+                not isinstance(error, errors.ApiError) or error.code >= 500
+            ):  # it may have been done all the same
+                self._doubts[str(informer.resource), key] = informer
             raise
 
-    def _note_rewritten(
-        self, name: tuple[str, Key], mark: str, body: JsonObject, item: ManagedObject
-    ) -> None:
+    def _note_rewritten(self, name: tuple[str, Key], mark: str, lost: frozenset[Path]) -> None:
         self._rewritten.pop(name, None)
-        still = ownership.lost(body, item.metadata.managed_fields, self._manager)
-        if still:
-            self._rewritten[name] = (mark, still)
-            fields = ", ".join(sorted(map(ownership.text, still)))
+        if lost:
+            self._rewritten[name] = (mark, lost)
+            fields = ", ".join(sorted(map(ownership.text, lost)))
             log.warning("%s %s: admission changes %s, which stays so", *name, fields)
-
-    async def _explain(
-        self, informer: Informer[Any], key: Key, body: JsonObject, lost: frozenset[Path]
-    ) -> tuple[Difference, ...]:
-        found = await self._client.get(informer.resource, key, dict)
-        return ownership.differences(lost, body, found, hidden=informer.resource.kind == "Secret")
 
 
 class _Kind(msgspec.Struct):
