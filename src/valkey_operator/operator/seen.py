@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from valkey_operator.api.kinds import GROUP, VERSION
-from valkey_operator.kube.objects import Fields, ManagedObject, Object
+from valkey_operator.kube.objects import Fields, ManagedObject, Object, Vocabulary
 from valkey_operator.kube.resources import Resource
 
 
@@ -18,7 +18,7 @@ class Custom(ManagedObject, frozen=True, gc=False):
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class PodCondition(Fields, frozen=True, gc=False):
+class PodCondition(Vocabulary, frozen=True, gc=False):
     type: str
     status: str
     reason: str = ""
@@ -40,4 +40,5 @@ class Pod(Object, frozen=True, gc=False):
 
 
 VALKEYS = Resource("Valkey", "valkeys", GROUP, VERSION)
+DEFAULTS = Resource("ValkeyClusterDefaults", "valkeyclusterdefaults", GROUP, VERSION)
 VALKEY_NODES = Resource("ValkeyNode", "valkeynodes", GROUP, VERSION)

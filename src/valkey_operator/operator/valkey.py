@@ -9,7 +9,7 @@ from typing import Any
 from valkey_operator.api import layers
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
-from valkey_operator.kube.objects import Key, ManagedObject
+from valkey_operator.kube.objects import Key, ManagedObject, Object
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator.seen import Custom
@@ -19,6 +19,7 @@ from valkey_operator.render.node import valkey_node
 from valkey_operator.render.service import primary_service
 
 RESYNC = 600.0
+DEFAULTS_NAME = "defaults"
 
 
 class ValkeyController:
@@ -26,6 +27,7 @@ class ValkeyController:
         self._world = world
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.valkeys, itself)
+        self.controller.watches(world.caches.defaults, self._all_of)
         self.controller.watches(world.caches.nodes, label(marks.CLUSTER))
         self.controller.watches(world.caches.services, label(marks.CLUSTER))
         self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
@@ -34,7 +36,7 @@ class ValkeyController:
         seen = self._world.caches.valkeys.store.get(key)
         if seen is None or seen.metadata.deletion_timestamp:
             return None
-        values = layers.effective("Valkey", seen.spec).values
+        values = layers.effective("Valkey", seen.spec, self._defaults(key.namespace)).values
         deployment = Deployment("Valkey", key.name, key.namespace, seen.metadata.uid, values)
         primary = f"{key.name}-0"
         await self._make_users(deployment)
@@ -45,6 +47,19 @@ class ValkeyController:
         await self._world.writer.apply(self._world.caches.services, primary_service(deployment, primary))
         await self._report(seen, deployment)
         return RESYNC
+
+    def _defaults(self, namespace: str) -> list[layers.Layer]:
+        """From the weakest to the strongest: those of the operator's namespace, then those of its own."""
+        store = self._world.caches.defaults.store
+        places = dict.fromkeys((self._world.settings.namespace, namespace))
+        found = [(place, store.get(Key(place, DEFAULTS_NAME))) for place in places]
+        return [layers.Layer(f"defaults of namespace {place}", item.spec) for place, item in found if item]
+
+    def _all_of(self, item: Object) -> list[Key]:
+        """Defaults of the operator's namespace concern every Valkey, others those of their own."""
+        place = item.metadata.namespace
+        everywhere = place == self._world.settings.namespace
+        return [each.key for each in self._world.caches.valkeys.store if everywhere or each.key.namespace == place]
 
     async def _make_users(self, deployment: Deployment) -> None:
         """Passwords are made once and never seen again: they go from here into the Secret."""

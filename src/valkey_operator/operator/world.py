@@ -21,7 +21,7 @@ from valkey_operator.kube.resources import (
 )
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.kube.writer import Writer
-from valkey_operator.operator.seen import VALKEY_NODES, VALKEYS, Custom, Pod
+from valkey_operator.operator.seen import DEFAULTS, VALKEY_NODES, VALKEYS, Custom, Pod
 from valkey_operator.render import marks
 from valkey_operator.settings.operator import OperatorSettings
 
@@ -36,6 +36,7 @@ class Caches:
     """Everything we look at; of what we make ourselves only the metadata, which tells whether it is as made."""
 
     valkeys: Informer[Custom]
+    defaults: Informer[Custom]
     nodes: Informer[Custom]
     pods: Informer[Pod]
     stateful_sets: Informer[ManagedObject]
@@ -61,6 +62,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
 
     found = Caches(
         valkeys=runtime.informer(VALKEYS, Custom, settings.namespaces),
+        defaults=runtime.informer(DEFAULTS, Custom, _with(settings.namespaces, settings.namespace)),
         nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
         pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),
         stateful_sets=made(STATEFUL_SETS),
@@ -75,6 +77,11 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         BY_DEPLOYMENT, lambda node: _labelled(node.metadata.labels.get(marks.CLUSTER))
     )
     return found
+
+
+def _with(namespaces: tuple[str, ...], own: str) -> tuple[str, ...]:
+    """All namespaces stay all; of some, the operator's own is one more."""
+    return tuple(dict.fromkeys((*namespaces, own))) if namespaces else ()
 
 
 def _labelled(value: str | None) -> list[str]:
