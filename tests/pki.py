@@ -14,6 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from valkey_operator.contract.identity import Identity, OperatorIdentity, Scope
 from valkey_operator.pki.authority import (
+    BACKDATED,
     Pair,
     Purpose,
     issue_intermediate,
@@ -22,6 +23,7 @@ from valkey_operator.pki.authority import (
     issue_tls_leaf,
 )
 from valkey_operator.pki.pem import read_chain, read_key, write_chain
+from valkey_operator.pki.trust import Held
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -94,3 +96,8 @@ def forged(
     above = [link for link in chain if link.issuer != link.subject]
     pem = held.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Pair(write_chain([certificate, *above]), pem)
+
+
+def held(name: str, root: str = "", issued: datetime = NOW, life: timedelta = 90 * DAY) -> Held:
+    """A certificate as rotation sees it."""
+    return Held(name, root or name, issued - BACKDATED, issued + life)

@@ -42,8 +42,10 @@ class ForgetRoot:
 
 @dataclass(frozen=True)
 class AddTrust:
+    """All in one write: a bundle that was tampered with and is repaired by halves would break more."""
+
     party: str
-    root: str
+    roots: tuple[str, ...]
     reason: str
 
 
@@ -67,7 +69,7 @@ class IssueLeaf:
 @dataclass(frozen=True)
 class DropTrust:
     party: str
-    root: str
+    roots: tuple[str, ...]
     reason: str
 
 
@@ -150,15 +152,20 @@ def authority_due(authority: Held, wish: Wish) -> datetime:
 
 def _additions(circle: Circle, wanted: frozenset[str]) -> Iterator[Action]:
     for party in circle.own:
-        for root in sorted(wanted - party.trust, key=circle.age):
-            yield AddTrust(party.name, root, "what it signs will be shown to this one")
+        if missing := wanted - party.trust:
+            roots = tuple(sorted(missing, key=circle.age))
+            yield AddTrust(party.name, roots, "what is signed by it will be shown here")
 
 
 def _removals(circle: Circle, wanted: frozenset[str]) -> Iterator[Action]:
     for party in circle.own:
-        for root in sorted(party.trust - wanted):
-            reason = "nobody shows anything below it" if root in circle.known else "it is not one of ours"
-            yield DropTrust(party.name, root, reason)
+        extra = party.trust - wanted
+        for roots, reason in (
+            (extra & circle.known, "nobody shows anything below it"),
+            (extra - circle.known, "it is not one of ours"),
+        ):
+            if roots:
+                yield DropTrust(party.name, tuple(sorted(roots)), reason)
 
 
 def _authority_steps(circle: Circle, root: Held | None, wish: Wish, now: datetime) -> Iterator[Action]:
