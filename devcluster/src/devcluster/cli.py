@@ -1,4 +1,4 @@
-"""The command line: `devcluster up | down | status | images | load | kubeconfig | helm | logs | shell | fault`."""
+"""The command line: `devcluster up | down | status | images | load | kubeconfig | kubectl | helm | logs | shell | fault`."""
 
 from __future__ import annotations
 
@@ -86,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     shell.add_argument("place", nargs="?", help="run in the network of this node, or of `control`")
     shell.set_defaults(do=_shell)
 
+    kubectl = command("kubectl", "run `kubectl -- COMMAND …` against the cluster")
+    kubectl.set_defaults(do=_kubectl)
+
     charts = command("helm", "run `helm -- COMMAND …` against the cluster; Helm is built where there is none")
     charts.set_defaults(do=_helm)
 
@@ -156,6 +159,12 @@ def _load(options: argparse.Namespace) -> int:
 def _kubeconfig(options: argparse.Namespace) -> int:
     print(_chosen(options).kubeconfig)
     return 0
+
+
+def _kubectl(options: argparse.Namespace) -> int:
+    kubectl = _chosen(options).kubectl
+    command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", *options.command]
+    return subprocess.run(command, check=False).returncode
 
 
 def _helm(options: argparse.Namespace) -> int:

@@ -59,7 +59,9 @@ class ValkeyController:
         """Defaults of the operator's namespace concern every Valkey, others those of their own."""
         place = item.metadata.namespace
         everywhere = place == self._world.settings.namespace
-        return [each.key for each in self._world.caches.valkeys.store if everywhere or each.key.namespace == place]
+        return [
+            each.key for each in self._world.caches.valkeys.store if everywhere or each.key.namespace == place
+        ]
 
     async def _make_users(self, deployment: Deployment) -> None:
         """Passwords are made once and never seen again: they go from here into the Secret."""

@@ -11,6 +11,7 @@ from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 Part = dict[str, Any]
 
 PROBE_PORT = 8080
+CHANNEL_PORT = 9443
 PORTS = {"valkey": 6379, "bus": 16379}
 # The handover's own limit is 25 s, and a save of many gigabytes takes its time.
 GRACE_SECONDS = 120
@@ -31,6 +32,7 @@ SIDECAR_MOUNTS: list[Part] = [
     *MOUNTS,
     {"name": "config", "mountPath": "/etc/valkey-operator/config", "readOnly": True},
     {"name": "users", "mountPath": "/etc/valkey-operator/users", "readOnly": True},
+    {"name": "identity", "mountPath": "/etc/valkey-operator/identity", "readOnly": True},
 ]
 
 
@@ -84,13 +86,17 @@ def _sidecar(deployment: Deployment, node: str, operator_image: str) -> Part:
         "restartPolicy": "Always",
         "command": ["/bin/sh", "-c", SUPERVISOR.replace("$$", "$$$$")],
         "env": [
+            {"name": "KIND", "value": deployment.kind},
             {"name": "DEPLOYMENT", "value": deployment.name},
             {"name": "NODE", "value": node},
             _field("NAMESPACE", "metadata.namespace"),
             _field("POD_UID", "metadata.uid"),
             _field("POD_IP", "status.podIP"),
         ],
-        "ports": [{"name": "probes", "containerPort": PROBE_PORT}],
+        "ports": [
+            {"name": "probes", "containerPort": PROBE_PORT},
+            {"name": "channel", "containerPort": CHANNEL_PORT},
+        ],
         "livenessProbe": {
             "httpGet": {"path": "/live", "port": PROBE_PORT},
             "periodSeconds": 10,
@@ -112,6 +118,8 @@ def _volumes(deployment: Deployment, node: str) -> list[Part]:
         data,
         {"name": "config", "configMap": {"name": f"{node}-config"}},
         {"name": "users", "secret": {"secretName": f"{deployment.name}-system-users"}},
+        # There from the first version on: turning something on later must need no new template.
+        {"name": "identity", "secret": {"secretName": f"{node}-mtls", "optional": True}},
     ]
 
 

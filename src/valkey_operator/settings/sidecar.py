@@ -13,6 +13,7 @@ class SidecarSettings:
     """Names of this pod, and where things are mounted."""
 
     namespace: str
+    kind: str
     deployment: str
     node: str
     pod_uid: str
@@ -21,15 +22,23 @@ class SidecarSettings:
     data: Path = Path("/data")
     config: Path = Path("/etc/valkey-operator/config")
     users: Path = Path("/etc/valkey-operator/users")
+    identity: Path = Path("/etc/valkey-operator/identity")
+    operator_namespace: str = "valkey-system"
+    trust_domain: str = "valkey.io"
+    channel_port: int = 9443
     probe_port: int = 8080
     log_level: str = "info"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SidecarSettings:
-        names = ("NAMESPACE", "DEPLOYMENT", "NODE", "POD_UID", "POD_IP")
+        names = ("NAMESPACE", "KIND", "DEPLOYMENT", "NODE", "POD_UID", "POD_IP")
         missing = [name for name in names if not environment.get(name)]
         if missing:
             raise ValueError(f"the environment lacks {', '.join(missing)}; the pod's template must set them")
-        namespace, deployment, node, pod_uid, pod_ip = (environment[name] for name in names)
-        level = environment.get("LOG_LEVEL", "info")
-        return cls(namespace, deployment, node, pod_uid, pod_ip, log_level=level)
+        namespace, kind, deployment, node, pod_uid, pod_ip = (environment[name] for name in names)
+        return cls(
+            namespace, kind, deployment, node, pod_uid, pod_ip,
+            operator_namespace=environment.get("OPERATOR_NAMESPACE", cls.operator_namespace),
+            trust_domain=environment.get("TRUST_DOMAIN", cls.trust_domain),
+            log_level=environment.get("LOG_LEVEL", cls.log_level),
+        )  # fmt: skip

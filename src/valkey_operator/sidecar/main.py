@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 from collections.abc import Awaitable, Callable
 
+from valkey_operator.contract.identity import NodeIdentity, OperatorIdentity
+from valkey_operator.contract.mtls import Credentials, Unusable
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.process import logs
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import probes
+from valkey_operator.sidecar import channel, probes
 from valkey_operator.sidecar.handover import Handover
 from valkey_operator.sidecar.pod import Pod
 
 AGAIN = 1.0
+RELOAD = 2.0
 log = logging.getLogger(__name__)
 
 
@@ -30,10 +34,32 @@ async def run(settings: SidecarSettings) -> None:
         parts = [
             group.create_task(_forever(pod.run), name="door"),
             group.create_task(_forever(Handover(settings.run, pod.stop).run), name="handover"),
+            group.create_task(_forever(functools.partial(_serve, settings, pod)), name="channel"),
         ]
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, lambda: [part.cancel() for part in parts]
         )
+
+
+async def _serve(settings: SidecarSettings, pod: Pod) -> None:
+    """Listen to the operator and the other nodes, as soon as there is a certificate to show."""
+    while True:
+        try:
+            credentials = Credentials.from_folder(settings.identity)
+            break
+        except Unusable as problem:
+            log.debug("no calls are taken yet: %s", problem)
+            await asyncio.sleep(RELOAD)
+    me = NodeIdentity(
+        settings.namespace, settings.kind, settings.deployment, settings.node, settings.trust_domain
+    )
+    doorman = channel.Doorman(me, OperatorIdentity(settings.operator_namespace, settings.trust_domain))
+    async with channel.opened(pod, doorman, credentials, settings.channel_port):
+        log.info("takes calls as %s", me)
+        while True:
+            await asyncio.sleep(RELOAD)
+            if credentials.reload():
+                log.info("shows a new certificate")
 
 
 async def _forever(part: Callable[[], Awaitable[None]]) -> None:

@@ -1,0 +1,122 @@
+"""Who may ask the sidecar what: the operator everything, the other nodes of the deployment three things.
+
+Checked once, before any call is looked at, by the certificate at the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+from grpclib import GRPCError, Status
+from grpclib.config import Configuration
+from grpclib.events import RecvRequest, listen
+from grpclib.server import Server, Stream
+
+from valkey_operator.contract.channel import LARGEST
+from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorIdentity
+from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.contract.v1.sidecar_grpc import NodeBase, PeerBase
+from valkey_operator.sidecar.orders import Orders, Pod
+
+log = logging.getLogger(__name__)
+
+
+class NodeService(NodeBase):
+    """What the operator asks."""
+
+    def __init__(self, pod: Pod, orders: Orders) -> None:
+        self._pod, self._orders = pod, orders
+
+    async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        await _observe(stream, self._pod)
+
+    async def Act(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        await stream.send_message(await self._orders.carry_out(await _received(stream)))
+
+
+class PeerService(PeerBase):
+    """What the other nodes of the deployment ask."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        await _observe(stream, self._pod)
+
+    async def AcknowledgeLease(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        question: contract.LeaseQuestion = await _received(stream)
+        record = self._pod.record
+        follows = (record.epoch, record.primary) == (question.epoch, question.primary)
+        await stream.send_message(contract.LeaseAnswer(follows=follows, epoch=record.epoch))
+
+    async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        request: contract.TakeOverRequest = await _received(stream)
+        refused = (
+            f"this sidecar cannot take over from {request.from_ if hasattr(request, 'from_') else 'it'} yet"
+        )
+        outcome = contract.Outcome(
+            result=contract.RESULT_REFUSED, message=refused, guard="an_order_is_understood"
+        )
+        await stream.send_message(outcome)
+
+
+class Doorman:
+    """Lets in the operator, and to `Peer` the siblings of this node."""
+
+    def __init__(self, me: NodeIdentity, operator: OperatorIdentity) -> None:
+        self._me, self._operator = me, operator
+
+    async def __call__(self, event: RecvRequest) -> None:
+        found = peer_identity(event.peer._transport.get_extra_info("ssl_object"))
+        refused = str(found) if isinstance(found, Refusal) else self.refusal(found, event.method_name)
+        if refused:
+            log.warning("refused: %s", refused)
+            raise GRPCError(Status.PERMISSION_DENIED, refused)
+
+    def refusal(self, peer: Identity, method: str) -> str:
+        """Why this peer may not call this; empty when it may."""
+        is_peer_call = method.startswith("/valkey.operator.v1.Peer/")
+        if peer == self._operator and not is_peer_call:
+            return ""
+        if is_peer_call and isinstance(peer, NodeIdentity) and peer.is_sibling_of(self._me):
+            return ""
+        return f"{peer} may not call {method.rpartition('/')[2]} of {self._me}"
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    pod: Pod, doorman: Doorman, credentials: Credentials, port: int, host: str = "::"
+) -> AsyncIterator[int]:
+    """Serve both services; certificates that change are followed without dropping a call."""
+    config = Configuration(http2_connection_window_size=LARGEST, http2_stream_window_size=LARGEST)
+    server = Server([NodeService(pod, Orders(pod)), PeerService(pod)], config=config)
+    listen(server, RecvRequest, doorman)
+    # A socket of our own, for both families where the machine has both, and to know the port.
+    listening = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, dualstack_ipv6=host == "::"
+    )
+    await server.start(sock=listening, ssl=credentials.server_context())
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def _observe(stream: Stream[Any, Any], pod: Pod) -> None:
+    request: contract.ObserveRequest = await _received(stream)
+    if request.pod_uid and request.pod_uid != pod.pod_uid:
+        raise GRPCError(Status.FAILED_PRECONDITION, f"this is pod {pod.pod_uid}, not {request.pod_uid}")
+    await stream.send_message(pod.observe())
+
+
+async def _received(stream: Stream[Any, Any]) -> Any:
+    message = await stream.recv_message()
+    if message is None:
+        raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no message")
+    return message
