@@ -1,4 +1,4 @@
-"""The command line: `devcluster up | down | status | images | load | kubeconfig | kubectl | helm | logs | shell | fault`."""
+"""The command line: one command for everything a person or a script does with a cluster."""
 
 from __future__ import annotations
 
