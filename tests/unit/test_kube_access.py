@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -535,3 +536,21 @@ def test_another_token_leaves_the_certificate_behind(pair: Tls) -> None:
     assert (tls_of(other).certificate, tls_of(other).key) == (None, None)
     assert tls_of(other).authority == pair.authority
     assert asyncio.run(token(other.credentials)) == SECRET
+
+
+def test_certificates_without_every_modern_extension_are_accepted(
+    pair: Tls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.13 asks for them by default, and clusters of all sorts would be out of reach."""
+    usual = ssl.create_default_context
+
+    def strict(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = usual(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    context = pair.context(Identity())
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
