@@ -24,7 +24,7 @@ up: tools images ## a Kubernetes, the operator in it and a first Valkey, from a 
 	@$(RUN) devcluster load all
 	@$(RUN) devcluster kubectl -- apply --server-side --force-conflicts --filename deploy/crds >/dev/null
 	@$(RUN) devcluster helm -- upgrade --install valkey-operator charts/valkey-operator --skip-crds \
-	    --namespace valkey-system --create-namespace --set image.tag=dev,image.pullPolicy=Never --wait >/dev/null
+	    --namespace valkey-system --create-namespace --set image.tag=dev,image.pullPolicy=Never >/dev/null
 	@$(RUN) devcluster kubectl -- rollout restart deployment/valkey-operator --namespace valkey-system >/dev/null
 	@$(RUN) devcluster kubectl -- rollout status deployment/valkey-operator --namespace valkey-system
 	@$(RUN) devcluster kubectl -- apply --filename deploy/devcluster.yaml --filename samples/quickstart.yaml

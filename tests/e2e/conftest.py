@@ -27,7 +27,7 @@ def operator(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", checkout() / "deploy" / "crds")
     charts(
         "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--skip-crds",
-        "--set=image.tag=dev,image.pullPolicy=Never", "--wait", "--timeout=120s",
+        "--set=image.tag=dev,image.pullPolicy=Never",
     )  # fmt: skip
     # The tag stays the same while we work: pods of an older image would not be replaced by the upgrade.
     cluster.kubectl("rollout", "restart", "deployment/valkey-operator", "--namespace", PLACE)

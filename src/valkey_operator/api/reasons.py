@@ -43,6 +43,7 @@ class Reason(Word):
     CLUSTER_HEALTHY = "ClusterHealthy", "all shards are healthy and all slots assigned"
     ALL_NODES_HEALTHY = "AllNodesHealthy", "all servers are healthy"
     INVALID_SPEC = "InvalidSpec", "the values in force cannot work; nothing was changed"
+    NOT_YET = "NotYetSupported", "it asks for what this version cannot do; nothing was changed"
     NAME_CONFLICT = "NameConflict", "its names would meet those of another deployment"
     NOT_MANAGED = "NotManaged", "nobody the operator knows made it; it is left alone"
     NO_REPLICAS = "NoReplicas", "a shard of one pod loses its data with it"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import Any
 
 from valkey_operator.api import layers
+from valkey_operator.api.reasons import Reason
+from valkey_operator.api.status import State
+from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, ManagedObject, Object
@@ -23,6 +25,8 @@ DEFAULTS_NAME = "defaults"
 
 
 class ValkeyController:
+    """Observes one Valkey, decides whether it may act, makes what is missing, reports."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
@@ -38,15 +42,18 @@ class ValkeyController:
             return None
         values = layers.effective("Valkey", seen.spec, self._defaults(key.namespace)).values
         deployment = Deployment("Valkey", key.name, key.namespace, seen.metadata.uid, values)
-        primary = f"{key.name}-0"
-        await self._make_users(deployment)
-        image = self._world.settings.image
-        await self._world.writer.apply(
-            self._world.caches.nodes, valkey_node(deployment, primary, primary, 1, image)
-        )
-        await self._world.writer.apply(self._world.caches.services, primary_service(deployment, primary))
-        await self._report(seen, deployment)
+        refused = refusal(deployment)
+        if refused is None and not deployment.value("paused"):
+            await self._make(deployment)
+        await self._report(seen, deployment, refused)
         return RESYNC
+
+    async def _make(self, deployment: Deployment) -> None:
+        writer, caches, primary = self._world.writer, self._world.caches, f"{deployment.name}-0"
+        await self._make_users(deployment)
+        node = valkey_node(deployment, primary, primary, epoch=1, operator_image=self._world.settings.image)
+        await writer.apply(caches.nodes, node)
+        await writer.apply(caches.services, primary_service(deployment, primary))
 
     def _defaults(self, namespace: str) -> list[layers.Layer]:
         """From the weakest to the strongest: those of the operator's namespace, then those of its own."""
@@ -86,21 +93,31 @@ class ValkeyController:
             return  # the cache was behind; what is there stays
         self._world.caches.secrets.store.put(made)
 
-    async def _report(self, seen: Custom, deployment: Deployment) -> None:
-        nodes = [
-            node
-            for node in self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
-            if node.metadata.namespace == deployment.namespace
-        ]
+    async def _report(self, seen: Custom, deployment: Deployment, refused: Refusal | None) -> None:
+        found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
+        nodes = [node for node in found if node.metadata.namespace == deployment.namespace]
         ready = sum(bool(node.status.get("ready")) for node in nodes)
-        is_ready = ready == len(nodes) == 1
-        waiting = next((node.status.get("message", "") for node in nodes if not node.status.get("ready")), "")
-        after: dict[str, Any] = {
-            "state": "Ready" if is_ready else "Initializing",
-            "message": "all servers serve" if is_ready else waiting or "the server is being made",
+        after = {
+            **_summary(deployment, nodes, refused),
             "observedGeneration": seen.metadata.generation,
             "selector": f"{marks.CLUSTER}={deployment.name}",
             "totalReplicas": len(nodes),
             "readyReplicas": ready,
         }
         await self._world.writer.status(self._world.caches.valkeys, seen, seen.status, after)
+
+
+def _summary(deployment: Deployment, nodes: list[Custom], refused: Refusal | None) -> dict[str, str]:
+    """State, reason and message, in this order of weight: refused, paused, ready, on its way."""
+    if refused is not None:
+        return {"state": State.FAILED, "reason": refused.reason, "message": refused.message[:1024]}
+    waiting = [node for node in nodes if not node.status.get("ready")]
+    is_ready = bool(nodes) and not waiting
+    if deployment.value("paused"):
+        state = State.READY if is_ready else State.DEGRADED
+        return {"state": state, "reason": Reason.PAUSED, "message": Reason.PAUSED.sentence}
+    if is_ready:
+        healthy = Reason.ALL_NODES_HEALTHY
+        return {"state": State.READY, "reason": healthy, "message": healthy.sentence}
+    said = (node.status.get("message", "") for node in waiting)
+    return {"state": State.INITIALIZING, "message": next(filter(None, said), "the server is being made")}
