@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from devcluster.cluster import Cluster
+from devcluster.faults import Faults
 from tests.caches import nothing_left_running
 from tests.certificates import Authority
 from tests.devcluster import servers
@@ -192,7 +193,8 @@ async def test_an_object_that_breaks_a_rule_is_invalid(client: Client, namespace
         await client.create(CONFIG_MAPS, namespace, config("No_Such_Name"), Object)
 
 
-async def test_a_page_that_is_too_old_is_gone(client: Client) -> None:
+async def test_a_page_that_is_too_old_is_gone(client: Client, faults: Faults) -> None:
+    faults.compact()
     with pytest.raises(errors.Gone):
         async for _ in client.pages(CONFIG_MAPS, Object, selection=_Stale()):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.addresses import CLUSTERS, MOST_NODES, RANGE, AddressPlan
+from devcluster.audit import AuditLog
 from devcluster.binaries import SOURCES, kubernetes_minors, sets_for
 from devcluster.binaries import _link_flags as link_flags
 from devcluster.binaries import _programs as programs
@@ -111,3 +113,29 @@ def test_a_long_step_says_how_far_it_is_and_how_long_still(monkeypatch: pytest.M
 
 def test_a_table_lines_up() -> None:
     assert table([("NAME", "STATE"), ("long-name", "up")]) == "NAME       STATE\nlong-name  up"
+
+
+def test_a_mark_in_the_middle_of_a_line_of_the_audit_log_skips_that_line(tmp_path: Path) -> None:
+    """The API server writes in batches, and a file may be looked at while half a line is there."""
+
+    def line(name: str) -> str:
+        reference = {"resource": "pods", "namespace": "n", "name": name}
+        status = {"code": 200}
+        event = {
+            "user": {"username": "u"},
+            "verb": "create",
+            "objectRef": reference,
+            "responseStatus": status,
+        }
+        return json.dumps({**event, "stage": "ResponseComplete"}) + "\n"
+
+    file = tmp_path / "audit.log"
+    half = len(line("cut")) // 2
+    file.write_text(line("before") + line("cut")[:half])
+    log = AuditLog(file)
+    file.write_text(line("before") + line("cut") + line("after"))
+    assert [request.name for request in log.requests()] == ["after"]
+    file.write_text(line("whole"))
+    log.mark()
+    file.write_text(line("whole") + line("next"))
+    assert [request.name for request in log.requests()] == ["next"]

@@ -49,7 +49,9 @@ class AuditLog:
         if self._file.stat().st_ino != inode:
             raise Problem(f"{self._file} was rotated since the mark; mark it anew and look sooner")
         with self._file.open() as content:
-            content.seek(offset)
+            content.seek(max(offset - 1, 0))
+            if offset:
+                content.readline()  # the end of what was being written at the mark, if not just the line's end
             return list(_parse(content))
 
 
