@@ -139,3 +139,9 @@ def test_what_cannot_be_done_is_said_in_status_and_changes_nothing(place: Place)
     assert status["state"] == "Failed"
     assert "spec.replicas other than 1" in status["message"]
     assert place.kubectl("get", "valkeynodes,statefulsets,pods", "--output=name") == ""
+
+
+def test_a_node_that_nobody_asked_for_is_left_alone(place: Place) -> None:
+    place.apply("ValkeyNode", "stray", {"type": "valkey"})
+    place.eventually(lambda: place.get("valkeynode", "stray").get("status", {}).get("reason") == "NotManaged")
+    assert place.kubectl("get", "statefulsets,services,pods", "--output=name") == ""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from valkey_operator.api.reasons import Reason
+from valkey_operator.api.status import State
+from valkey_operator.contract.identity import KINDS
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key, ManagedObject
@@ -38,9 +41,17 @@ class NodeController:
         node = self._world.caches.nodes.store.get(key)
         if node is None or node.metadata.deletion_timestamp:
             return None
+        if not _is_managed(node):
+            await self._leave_alone(node)
+            return None
         await self._make(node)
         await self._report(node)
         return RESYNC
+
+    async def _leave_alone(self, node: Custom) -> None:
+        reason = Reason.NOT_MANAGED
+        after = {"state": State.FAILED, "reason": reason, "message": reason.sentence}
+        await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
     async def _make(self, node: Custom) -> None:
         caches, objects = self._world.caches, NodeObjects(_as_stored(node))
@@ -66,11 +77,12 @@ class NodeController:
         )
 
     async def _report(self, node: Custom) -> None:
-        pod = self._pod(node)
+        pods = self._pods(node)
+        pod = pods[0] if len(pods) == 1 else None
         is_ready = pod is not None and pod.is_ready
         after: dict[str, Any] = {
-            "state": "Ready" if is_ready else "Initializing",
-            "message": "the server serves" if is_ready else _why_not(pod),
+            "state": State.READY if is_ready else State.INITIALIZING,
+            "message": "the server serves" if is_ready else _why_not(pods),
             "observedGeneration": node.metadata.generation,
             "serviceName": node.metadata.name,
             "managedResourceName": node.metadata.name,
@@ -85,23 +97,28 @@ class NodeController:
             after |= {"podName": pod.metadata.name, "podIP": pod.status.pod_ip}
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
-    def _pod(self, node: Custom) -> Pod | None:
+    def _pods(self, node: Custom) -> list[Pod]:
         found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
-        living = [
-            pod
-            for pod in found
-            if pod.metadata.namespace == node.metadata.namespace and not pod.metadata.deletion_timestamp
-        ]
-        return living[0] if len(living) == 1 else None
+        here = (pod for pod in found if pod.metadata.namespace == node.metadata.namespace)
+        return [pod for pod in here if not pod.metadata.deletion_timestamp]
 
 
-def _why_not(pod: Pod | None) -> str:
-    if pod is None:
-        return "the pod is not there yet"
-    for condition in pod.status.conditions:
+def _why_not(pods: list[Pod]) -> str:
+    if len(pods) != 1:
+        return (
+            "the pod is not there yet"
+            if not pods
+            else f"there are {len(pods)} pods of this node: one must go"
+        )
+    for condition in pods[0].status.conditions:
         if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
             return condition.message
-    return f"the pod is {pod.status.phase or 'Pending'}"
+    return f"the pod is {pods[0].status.phase or 'Pending'}"
+
+
+def _is_managed(node: Custom) -> bool:
+    """Made for a deployment. One that somebody made by hand is nobody's, and is left alone."""
+    return any(owner.controller and owner.kind in KINDS for owner in node.metadata.owner_references)
 
 
 def _is_deployment(node: Custom) -> bool:
