@@ -31,6 +31,7 @@ def test_a_valkey_of_one_pod_comes_up_and_serves(place: Place, version: str) -> 
     assert place.valkey(POD, "-h", "one", "SET", "a", "1") == "OK"
     status = place.get("valkey", "one")["status"]
     assert (status["totalReplicas"], status["readyReplicas"]) == (1, 1)
+    assert (status["primary"], status["primaryEpoch"]) == ("one-0", 1)
 
 
 def test_a_deleted_pod_stops_cleanly_and_comes_back_with_its_data(place: Place) -> None:

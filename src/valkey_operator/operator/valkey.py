@@ -22,6 +22,7 @@ from valkey_operator.render.service import primary_service
 
 RESYNC = 600.0
 DEFAULTS_NAME = "defaults"
+FIRST_EPOCH = 1
 
 
 class ValkeyController:
@@ -49,9 +50,9 @@ class ValkeyController:
         return RESYNC
 
     async def _make(self, deployment: Deployment) -> None:
-        writer, caches, primary = self._world.writer, self._world.caches, f"{deployment.name}-0"
+        writer, caches, primary = self._world.writer, self._world.caches, _primary(deployment)
         await self._make_users(deployment)
-        node = valkey_node(deployment, primary, primary, epoch=1, operator_image=self._world.settings.image)
+        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, self._world.settings.image)
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
 
@@ -104,7 +105,14 @@ class ValkeyController:
             "totalReplicas": len(nodes),
             "readyReplicas": ready,
         }
+        if nodes:
+            after |= {"primary": _primary(deployment), "primaryEpoch": FIRST_EPOCH}
         await self._world.writer.status(self._world.caches.valkeys, seen, seen.status, after)
+
+
+def _primary(deployment: Deployment) -> str:
+    """Of one pod there is no choice."""
+    return f"{deployment.name}-0"
 
 
 def _summary(deployment: Deployment, nodes: list[Custom], refused: Refusal | None) -> dict[str, str]:
