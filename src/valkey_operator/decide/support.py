@@ -36,5 +36,7 @@ def _not_yet(deployment: Deployment) -> list[str]:
         "spec.auth": any(deployment.value(f"auth.{name}") for name in ("aclRef", "password", "acl")),
         "spec.sentinel": bool(deployment.value("sentinel")),
         "spec.exporter": bool(deployment.value("exporter.enabled")),
+        "spec.readService": bool(deployment.value("readService.enabled")),
+        "spec.persistence.reclaimPolicy Delete": deployment.value("persistence.reclaimPolicy") == "Delete",
     }
     return [name for name, is_asked in asked.items() if is_asked]
