@@ -46,6 +46,17 @@ class Place:
     def kubectl(self, *arguments: str, timeout: float = 120) -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, timeout=timeout)
 
+    def command(self, *arguments: str) -> list[str]:
+        """kubectl for this namespace, to be run beside the test."""
+        kubectl = self.cluster.kubectl
+        return [
+            kubectl.program,
+            f"--kubeconfig={kubectl.kubeconfig}",
+            "--namespace",
+            self.namespace,
+            *arguments,
+        ]
+
     def apply(self, kind: str, name: str, spec: dict[str, Any]) -> None:
         head = {"apiVersion": "valkey.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
         self.cluster.kubectl(

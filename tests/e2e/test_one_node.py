@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 
 import pytest
@@ -39,7 +40,12 @@ def test_a_deleted_pod_stops_cleanly_and_comes_back_with_its_data(place: Place) 
     place.is_ready("one")
     assert place.valkey(POD, "SET", "a", "1") == "OK"
     old = place.get("pod", POD)["metadata"]["uid"]
+    following = subprocess.Popen(
+        place.command("logs", "--follow", POD, "--container=sidecar"), stdout=subprocess.PIPE, text=True
+    )
     place.kubectl("delete", "pod", POD)
+    said, _ = following.communicate(timeout=60)
+    assert "the server was stopped cleanly" in said
     place.eventually(lambda: place.get("pod", POD)["metadata"]["uid"] != old)
     place.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
     assert place.valkey(POD, "GET", "a") == "1"

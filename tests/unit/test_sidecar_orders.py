@@ -127,11 +127,20 @@ async def test_without_a_server_nothing_is_ordered_from_it() -> None:
     assert (outcome.result, outcome.guard) == (contract.RESULT_REFUSED, "a_server_runs")
 
 
-@pytest.mark.parametrize("failure", [Refused("ERR no such thing"), Silent("no answer"), TimeoutError()])
-async def test_what_the_server_does_not_do_is_a_failure_with_its_words(failure: Exception) -> None:
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (Refused("ERR no such thing"), "save: ERR no such thing"),
+        (Silent("no answer"), "save: no answer"),
+        (TimeoutError(), "save: not done in 10 s"),
+    ],
+)
+async def test_what_the_server_does_not_do_is_a_failure_with_its_words(
+    failure: Exception, words: str
+) -> None:
     pod = Pod()
     assert pod.server is not None
     pod.server.failure = failure
     outcome = await Orders(pod).carry_out(order(save=contract.Save()))
     assert outcome.result == contract.RESULT_FAILED
-    assert outcome.message.startswith("save: ")
+    assert outcome.message == words

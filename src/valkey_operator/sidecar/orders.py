@@ -73,8 +73,9 @@ class Orders:
         except Refusal as refusal:
             return self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
         except (Refused, Silent, TimeoutError) as error:
-            log.warning("the order %s failed: %s", name, error or "out of time")
-            return self._outcome(contract.RESULT_FAILED, f"{name}: {error or f'not done in {limit:.0f} s'}")
+            words = str(error) or f"not done in {limit:.0f} s"
+            log.warning("the order %s failed: %s", name, words)
+            return self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
         log.info("carried out: %s", name)
         return self._outcome(contract.RESULT_DONE)
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.valkey import info
-from valkey_operator.valkey.connection import Connection, Refused, Silent
+from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
 
 PERIOD = 1.0
 # Right after its start it is asked more often: a node is usable when it answers, not when a period ends.
 EAGER = 0.02
+# Between the end of its connections and the end of its process.
+GOODBYE = 10.0
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
 log = logging.getLogger(__name__)
 
@@ -49,27 +51,31 @@ class LivingServer:
             log.debug("the server does not answer: %s", error)
             self.info = None
 
-    async def call(self, *words: str | int) -> Any:
+    async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
         if self._connection is None:
             self._connection = await Connection.open(self._socket, self._user, self._password)
         try:
-            return await self._connection.call(*words)
+            return await self._connection.call(*words, limit=limit)
         except Silent:
             self._connection = None
             raise
 
     async def shut_down(self, grace: float) -> bool:
-        """Save what is to be saved and end; True when it ended by this order and in good order."""
+        """Save what is to be saved and end; True when it ended by this order and in good order.
+
+        A server that could not be asked, or did not say goodbye in time, has not stopped cleanly, even if its
+        process ends meanwhile: a clean stop lets it start as primary again, over what its replicas have.
+        """
         try:
-            await self.call("SHUTDOWN")
-        except Silent:
-            pass  # it closes the connection instead of an answer
-        except Refused as error:
-            log.warning("the server refuses to shut down: %s", error)
+            await self.call("SHUTDOWN", limit=grace)
+        except Ended:
+            pass  # its way to say yes
+        except (Refused, Silent) as error:
+            log.warning("the server was not stopped: %s", error)
             return False
         try:
-            await asyncio.wait_for(self.process.end(), grace)
+            await asyncio.wait_for(self.process.end(), GOODBYE)
         except TimeoutError:
             return False
         return True

@@ -28,6 +28,10 @@ class Silent(Exception):
     """The server could not be asked, or gave no answer in time."""
 
 
+class Ended(Silent):
+    """The server has ended the connection in place of an answer, as it does when it shuts down."""
+
+
 class Connection:
     """Commands one after the other; after `Silent` it is of no more use."""
 
@@ -42,7 +46,7 @@ class Connection:
             async with asyncio.timeout(LIMIT):
                 opened = cls(*await asyncio.open_unix_connection(str(path)))
         except (OSError, TimeoutError) as error:
-            raise Silent(f"{path}: {error or 'no answer in time'}") from None
+            raise Silent(f"{path}: {str(error) or 'no answer in time'}") from None
         if user:
             await opened.call("AUTH", user, password)
         return opened
@@ -61,7 +65,10 @@ class Connection:
                     self._writer.write(b"".join(map(_encode, commands)))
                     await self._writer.drain()
                     return [await self._answer() for _ in commands]
-            except (OSError, EOFError, TimeoutError) as error:
+            except (EOFError, ConnectionResetError) as error:
+                self.close()
+                raise Ended(f"{commands[0][0]}: {error}") from None
+            except (OSError, TimeoutError) as error:
                 self.close()
                 raise Silent(f"{commands[0][0]}: {str(error) or 'no answer in time'}") from None
             except asyncio.CancelledError:
