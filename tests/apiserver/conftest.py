@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +54,17 @@ def manifest(kind: str, spec: Manifest, name: str = "x") -> Manifest:
 
 def samples() -> list[Path]:
     return sorted((checkout() / "samples").glob("*.yaml"))
+
+
+@pytest.fixture
+def no_operator(cluster: Cluster) -> Iterator[None]:
+    """None that was installed by hand looks after the objects of this test; two would not agree on a root."""
+    place = "--namespace=valkey-system"
+    found = cluster.kubectl("get", "deployments", place, "--output=name", "--ignore-not-found").split()
+    for name in found:
+        cluster.kubectl("scale", place, name, "--replicas=0")
+    if found:
+        cluster.kubectl("wait", place, "pods", "--all", "--for=delete", "--timeout=60s")
+    yield
+    for name in found:
+        cluster.kubectl("scale", place, name, "--replicas=2")

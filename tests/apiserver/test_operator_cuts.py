@@ -14,13 +14,14 @@ from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.runtime import Runtime
-from valkey_operator.kube.writer import Writer
-from valkey_operator.operator.node import NodeController
-from valkey_operator.operator.valkey import ValkeyController
-from valkey_operator.operator.world import World, caches
+from valkey_operator.operator.main import controllers
+from valkey_operator.operator.world import World
 from valkey_operator.settings.operator import OperatorSettings
 
-MADE = "valkeynodes,statefulsets,services,configmaps,secrets,persistentvolumeclaims"
+MADE = (
+    "valkeynodes,statefulsets,services,configmaps,secrets,persistentvolumeclaims,"
+    "valkeycertificatebundles,valkeycertificatebindings"
+)
 SPEC = {
     "image": "valkey-operator/valkey:9.1",
     "nodeSelector": {"no": "where"},  # nothing is to run here
@@ -33,21 +34,20 @@ async def converge(way: Access, namespace: str) -> None:
     async with Client(way, limit=2) as client:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
-        writer = Writer(client, "valkey-operator")
-        world = World(settings, client, caches(runtime, settings), writer, Recorder(client, "test", "test"))
-        controllers = [made(world).controller for made in (NodeController, ValkeyController)]
-        for controller in controllers:
+        world = World.of(settings, client, runtime, Recorder(client, "test", "test"))
+        made = controllers(world)
+        for controller in made:
             runtime.add(controller)
         async with running(runtime.run()):
             quiet = 0
             while quiet < 10:
                 await asyncio.sleep(0.05)
                 reported = any("observedGeneration" in each.status for each in world.caches.valkeys.store)
-                at_work = any(len(each.queue) or each._working or each.queue._failing for each in controllers)
+                at_work = any(len(each.queue) or each._working or each.queue._failing for each in made)
                 quiet = quiet + 1 if reported and not at_work else 0
 
 
-@pytest.mark.usefixtures("crds")
+@pytest.mark.usefixtures("crds", "no_operator")
 async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
     cluster: Cluster, namespace: str
 ) -> None:
@@ -55,7 +55,8 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
         return cluster.kubectl("--namespace", namespace, *arguments, stdin=stdin)
 
     async def reset() -> None:
-        kubectl("delete", "valkeys", "--all")
+        kubectl("delete", "valkeys,valkeycas", "--all")
+        kubectl("delete", "secrets", "--all")
         kubectl("delete", "persistentvolumeclaims", "--all", "--wait=false")
         await eventually(lambda: not made())
         head = {"apiVersion": "valkey.io/v1alpha1", "kind": "Valkey", "metadata": {"name": "demo"}}
@@ -68,6 +69,9 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
     async def check() -> object:
         users = json.loads(kubectl("get", "secret", "demo-system-users", "--output=json"))["data"]
         assert set(users) == {"users.acl", "sidecar-password", "replication-password"}
+        for name in ("demo-0-mtls", "valkey-operator-mtls"):
+            shown = json.loads(kubectl("get", "secret", name, "--output=json"))["data"]
+            assert set(shown) == {"tls.crt", "tls.key", "ca.crt"}
         return made()
 
     writes = await cut_after_every_action(
@@ -77,9 +81,13 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
     assert await check() == [
         "configmap/demo-0-config",
         "persistentvolumeclaim/demo-0-data",
+        "secret/demo-0-mtls",
+        "secret/demo-mtls-ca",
         "secret/demo-system-users",
         "service/demo",
         "service/demo-0",
         "statefulset.apps/demo-0",
+        "valkeycertificatebinding.valkey.io/demo-cert-binding",
+        "valkeycertificatebundle.valkey.io/demo-cert-bundle",
         "valkeynode.valkey.io/demo-0",
     ]

@@ -124,7 +124,7 @@ class BoundCertificate(Model):
     """When it expires."""
 
 
-BoundCertificates = Annotated[list[BoundCertificate], list_map("thumbprint"), Field(max_length=64)]
+BoundCertificates = Annotated[list[BoundCertificate], list_map("thumbprint"), Field(max_length=2000)]
 
 
 class ValkeyCertificateBindingStatus(Status):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,6 +24,14 @@ UNITS: dict[str, Decimal | int] = {
     "m": Decimal("0.001"),
     **{letter: 1000**power for power, letter in enumerate("kMGTPE", 1)},
     **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)},
+}
+VALIDITY = re.compile(r"(\d+)(m|h|d|mo|y)")
+VALIDITY_UNITS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "mo": timedelta(days=30),
+    "y": timedelta(days=365),
 }
 
 
@@ -116,3 +124,11 @@ def quantity_bytes(quantity: Any) -> int | None:
     """An amount as the core API writes it, in bytes; None for nonsense."""
     match = QUANTITY.fullmatch(str(quantity))
     return int(Decimal(match[1]) * UNITS[match[2] or ""]) if match else None
+
+
+def validity_span(validity: str) -> timedelta:
+    """`90d` as time; months have 30 days and years 365, because a certificate does not look at calendars."""
+    match = VALIDITY.fullmatch(validity)
+    if not match:
+        raise ValueError(f"{validity!r} is no validity: write a number and m, h, d, mo or y, such as 90d")
+    return int(match[1]) * VALIDITY_UNITS[match[2]]

@@ -6,18 +6,18 @@ import asyncio
 
 from valkey_operator.kube import access
 from valkey_operator.kube.client import Client
+from valkey_operator.kube.controller import Controller
 from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
-from valkey_operator.kube.writer import Writer
+from valkey_operator.operator.certificates import CertificateController
 from valkey_operator.operator.node import NodeController
+from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.valkey import ValkeyController
-from valkey_operator.operator.world import World, caches
+from valkey_operator.operator.world import MANAGER, World
 from valkey_operator.process import health, logs
 from valkey_operator.settings.operator import OperatorSettings
-
-MANAGER = "valkey-operator"
 
 
 async def run(settings: OperatorSettings) -> None:
@@ -28,12 +28,18 @@ async def run(settings: OperatorSettings) -> None:
         async with Client(way, fence=leadership) as client:
             runtime = Runtime(client, leadership)
             recorder = Recorder(client, MANAGER, settings.identity)
-            world = World(settings, client, caches(runtime, settings), Writer(client, MANAGER), recorder)
+            world = World.of(settings, client, runtime, recorder)
             runtime.beside(recorder.run)
-            for made in (NodeController(world), ValkeyController(world)):
-                runtime.add(made.controller)
+            for controller in controllers(world):
+                runtime.add(controller)
             async with health.opened({}, runtime.checks(), port=settings.health_port):
                 await runtime.run()
+
+
+def controllers(world: World) -> list[Controller]:
+    roots = RootController(world)
+    made = (roots, CertificateController(world, roots), NodeController(world), ValkeyController(world))
+    return [each.controller for each in made]
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key, ManagedObject
 from valkey_operator.kube.ownership import Difference
-from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod
+from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_NODE, World
 from valkey_operator.render import marks
-from valkey_operator.render.node import NodeObjects
+from valkey_operator.render.node import NodeObjects, identity_secret
 
 RESYNC = 600.0
 
@@ -33,6 +33,7 @@ class NodeController:
             caches.services,
             caches.config_maps,
             caches.claims,
+            caches.secrets,
         ):
             self.controller.watches(made, label(marks.NODE))
         self.controller.watches(caches.pods, label(marks.NODE))
@@ -54,12 +55,14 @@ class NodeController:
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
     async def _make(self, node: Custom) -> None:
-        caches, objects = self._world.caches, NodeObjects(_as_stored(node))
+        caches, objects = self._world.caches, NodeObjects(as_stored(node))
         await self._apply(node, caches.config_maps, objects.config_map())
         await self._apply(node, caches.services, objects.service())
         claim = objects.claim()
         if claim is not None:
             await self._apply(node, caches.claims, claim)
+        if Key(node.metadata.namespace, identity_secret(node.metadata.name)) not in caches.secrets.store:
+            return  # a pod without certificate would be out of reach for a minute; woken when it is there
         if _is_deployment(node):
             await self._apply(node, caches.deployments, objects.deployment())
         else:
@@ -123,15 +126,3 @@ def _is_managed(node: Custom) -> bool:
 
 def _is_deployment(node: Custom) -> bool:
     return bool(node.spec.get("podManagementType") == "deployment")
-
-
-def _as_stored(node: Custom) -> dict[str, Any]:
-    metadata = {
-        "name": node.metadata.name,
-        "namespace": node.metadata.namespace,
-        "uid": node.metadata.uid,
-        "labels": dict(node.metadata.labels),
-        "annotations": dict(node.metadata.annotations),
-    }
-    head = {"apiVersion": VALKEY_NODES.api_version, "kind": VALKEY_NODES.kind}
-    return {**head, "metadata": metadata, "spec": node.spec}

@@ -42,3 +42,19 @@ class Pod(Object, frozen=True, gc=False):
 VALKEYS = Resource("Valkey", "valkeys", GROUP, VERSION)
 DEFAULTS = Resource("ValkeyClusterDefaults", "valkeyclusterdefaults", GROUP, VERSION)
 VALKEY_NODES = Resource("ValkeyNode", "valkeynodes", GROUP, VERSION)
+VALKEY_CAS = Resource("ValkeyCA", "valkeycas", GROUP, VERSION)
+BUNDLES = Resource("ValkeyCertificateBundle", "valkeycertificatebundles", GROUP, VERSION)
+BINDINGS = Resource("ValkeyCertificateBinding", "valkeycertificatebindings", GROUP, VERSION)
+
+
+def as_stored(node: Custom) -> dict[str, Any]:
+    """A ValkeyNode as the API would show it, for those who render from it."""
+    metadata = {
+        "name": node.metadata.name,
+        "namespace": node.metadata.namespace,
+        "uid": node.metadata.uid,
+        "labels": dict(node.metadata.labels),
+        "annotations": dict(node.metadata.annotations),
+    }
+    head = {"apiVersion": VALKEY_NODES.api_version, "kind": VALKEY_NODES.kind}
+    return {**head, "metadata": metadata, "spec": node.spec}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import secrets
 
-from valkey_operator.api import layers
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
 from valkey_operator.decide.support import Refusal, refusal
@@ -21,7 +20,6 @@ from valkey_operator.render.node import valkey_node
 from valkey_operator.render.service import primary_service
 
 RESYNC = 600.0
-DEFAULTS_NAME = "defaults"
 FIRST_EPOCH = 1
 
 
@@ -32,7 +30,7 @@ class ValkeyController:
         self._world = world
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.valkeys, itself)
-        self.controller.watches(world.caches.defaults, self._all_of)
+        self.controller.watches(world.caches.defaults, self._concerned)
         self.controller.watches(world.caches.nodes, label(marks.CLUSTER))
         self.controller.watches(world.caches.services, label(marks.CLUSTER))
         self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
@@ -41,8 +39,7 @@ class ValkeyController:
         seen = self._world.caches.valkeys.store.get(key)
         if seen is None or seen.metadata.deletion_timestamp:
             return None
-        values = layers.effective("Valkey", seen.spec, self._defaults(key.namespace)).values
-        deployment = Deployment("Valkey", key.name, key.namespace, seen.metadata.uid, values)
+        deployment = self._world.deployments.of("Valkey", seen)
         refused = refusal(deployment)
         if refused is None and not deployment.value("paused"):
             await self._make(deployment)
@@ -56,20 +53,8 @@ class ValkeyController:
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
 
-    def _defaults(self, namespace: str) -> list[layers.Layer]:
-        """From the weakest to the strongest: those of the operator's namespace, then those of its own."""
-        store = self._world.caches.defaults.store
-        places = dict.fromkeys((self._world.settings.namespace, namespace))
-        found = [(place, store.get(Key(place, DEFAULTS_NAME))) for place in places]
-        return [layers.Layer(f"defaults of namespace {place}", item.spec) for place, item in found if item]
-
-    def _all_of(self, item: Object) -> list[Key]:
-        """Defaults of the operator's namespace concern every Valkey, others those of their own."""
-        place = item.metadata.namespace
-        everywhere = place == self._world.settings.namespace
-        return [
-            each.key for each in self._world.caches.valkeys.store if everywhere or each.key.namespace == place
-        ]
+    def _concerned(self, item: Object) -> list[Key]:
+        return self._world.deployments.concerned("Valkey", item.metadata.namespace)
 
     async def _make_users(self, deployment: Deployment) -> None:
         """Passwords are made once and never seen again: they go from here into the Secret."""

@@ -21,12 +21,26 @@ from valkey_operator.kube.resources import (
 )
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.kube.writer import Writer
-from valkey_operator.operator.seen import DEFAULTS, VALKEY_NODES, VALKEYS, Custom, Pod
+from valkey_operator.operator.deployments import Deployments
+from valkey_operator.operator.identity import SECRET, OwnIdentity, OwnSecret
+from valkey_operator.operator.observations import Observations
+from valkey_operator.operator.seen import (
+    BINDINGS,
+    BUNDLES,
+    DEFAULTS,
+    VALKEY_CAS,
+    VALKEY_NODES,
+    VALKEYS,
+    Custom,
+    Pod,
+)
+from valkey_operator.operator.vault import Vault
 from valkey_operator.render import marks
 from valkey_operator.settings.operator import OperatorSettings
 
 OURS = Selection(labels=f"app.kubernetes.io/managed-by={marks.MANAGED_BY}")
 OURS_BY_METADATA = Selection(labels=OURS.labels, metadata_only=True)
+MANAGER = "valkey-operator"
 BY_NODE = "node"
 BY_DEPLOYMENT = "deployment"
 
@@ -45,6 +59,10 @@ class Caches:
     config_maps: Informer[ManagedObject]
     secrets: Informer[ManagedObject]
     claims: Informer[ManagedObject]
+    authorities: Informer[Custom]
+    bundles: Informer[Custom]
+    bindings: Informer[Custom]
+    own_secret: Informer[OwnSecret]
 
 
 @dataclass(frozen=True)
@@ -54,15 +72,30 @@ class World:
     caches: Caches
     writer: Writer
     recorder: Recorder
+    observations: Observations
+    identity: OwnIdentity
+    vault: Vault
+    deployments: Deployments
+
+    @classmethod
+    def of(cls, settings: OperatorSettings, client: Client, runtime: Runtime, recorder: Recorder) -> World:
+        found, writer = caches(runtime, settings), Writer(client, MANAGER)
+        return cls(
+            settings, client, found, writer, recorder, Observations(),
+            OwnIdentity(found.own_secret), Vault(client, writer, found.secrets),
+            Deployments({"Valkey": found.valkeys}, found.defaults, settings.namespace),
+        )  # fmt: skip
 
 
 def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
+    watched = _with(settings.namespaces, settings.namespace)
+
     def made(resource: Any) -> Informer[ManagedObject]:
-        return runtime.informer(resource, ManagedObject, settings.namespaces, OURS_BY_METADATA)
+        return runtime.informer(resource, ManagedObject, watched, OURS_BY_METADATA)
 
     found = Caches(
         valkeys=runtime.informer(VALKEYS, Custom, settings.namespaces),
-        defaults=runtime.informer(DEFAULTS, Custom, _with(settings.namespaces, settings.namespace)),
+        defaults=runtime.informer(DEFAULTS, Custom, watched),
         nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
         pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),
         stateful_sets=made(STATEFUL_SETS),
@@ -71,6 +104,12 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         config_maps=made(CONFIG_MAPS),
         secrets=made(SECRETS),
         claims=made(VOLUME_CLAIMS),
+        authorities=runtime.informer(VALKEY_CAS, Custom, (settings.namespace,)),
+        bundles=runtime.informer(BUNDLES, Custom, settings.namespaces),
+        bindings=runtime.informer(BINDINGS, Custom, settings.namespaces),
+        own_secret=runtime.informer(
+            SECRETS, OwnSecret, (settings.namespace,), Selection(fields=f"metadata.name={SECRET}")
+        ),
     )
     found.pods.store.add_index(BY_NODE, lambda pod: _labelled(pod.metadata.labels.get(marks.NODE)))
     found.nodes.store.add_index(

@@ -37,6 +37,11 @@ def _persistence(deployment: Deployment) -> Part:
     return {**wanted, "storageClassName": storage_class} if storage_class else wanted
 
 
+def identity_secret(node: str) -> str:
+    """The Secret with the sidecar's certificate, which its pod mounts."""
+    return f"{node}-mtls"
+
+
 class NodeObjects:
     """From one ValkeyNode, as it is stored."""
 
@@ -101,6 +106,9 @@ class NodeObjects:
             "template": self._spec["podTemplate"],
         }
         return {"metadata": self._marked(self.name), "spec": spec}
+
+    def identity_metadata(self) -> Part:
+        return self._marked(identity_secret(self.name))
 
     def _marked(self, name: str) -> Part:
         kept = {mark: self._metadata[mark] for mark in MARKS if self._metadata.get(mark)}

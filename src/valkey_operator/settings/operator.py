@@ -18,24 +18,27 @@ class OperatorSettings:
     image: str
     # Empty: all namespaces.
     namespaces: tuple[str, ...] = ()
+    trust_domain: str = "valkey.io"
     lease_seconds: int = 15
     health_port: int = 8081
     log_level: str = "info"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorSettings:
-        names = ("NAMESPACE", "POD_NAME", "OPERATOR_IMAGE")
+        names = ("NAMESPACE", "POD_NAME", "POD_IP", "OPERATOR_IMAGE")
         missing = [name for name in names if not environment.get(name)]
         if missing:
             raise ValueError(
                 f"the environment lacks {', '.join(missing)}; the operator's Deployment must set them"
             )
-        namespace, pod, image = (environment[name] for name in names)
+        namespace, pod, address, image = (environment[name] for name in names)
         watched = [part.strip() for part in environment.get("WATCH_NAMESPACES", "").split(",")]
         return cls(
             namespace=namespace,
-            identity=f"{pod}_{uuid.uuid4().hex[:8]}",  # another one after each restart of the container
+            # Another one after each restart of the container; with the address where sidecars find it.
+            identity=f"{pod}_{address}_{uuid.uuid4().hex[:8]}",
             image=image,
             namespaces=tuple(part for part in watched if part),
+            trust_domain=environment.get("TRUST_DOMAIN", cls.trust_domain),
             log_level=environment.get("LOG_LEVEL", "info"),
         )

@@ -1,0 +1,282 @@
+"""The certificates between operator and sidecars: one authority per deployment, one leaf per node, renewed in time.
+
+A leaf lies in the Secret that its node mounts. Everything is decided anew from the Secrets and from what sidecars
+report; see `pki.rotation`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from valkey_operator.api.status import State
+from valkey_operator.api.validation import validity_span
+from valkey_operator.contract.identity import KINDS, Scope
+from valkey_operator.kube.controller import Again, Controller, label
+from valkey_operator.kube.objects import Key, Object
+from valkey_operator.kube.resources import PODS
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.roots import RootController
+from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
+from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
+from valkey_operator.pki.authority import Pair, issue_intermediate, issue_mtls_leaf
+from valkey_operator.pki.bound import bind, entry, written
+from valkey_operator.pki.rotation import Action, IssueIntermediate, Plan, Wish, plan_circle
+from valkey_operator.pki.store import CERTIFICATE, KEY, ROOT_NAME, leaf_rewritten
+from valkey_operator.pki.trust import Circle, Held, Party, Report
+from valkey_operator.render import marks
+from valkey_operator.render.node import NodeObjects, identity_secret
+
+RESYNC = 600.0
+# A plan leads to the next: an authority first, then what it signs. More than this is a loop.
+ROUNDS = 4
+# Tells the kubelet to look at the pod's Secrets now and not within a minute.
+TOUCHED = "valkey.io/identity"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Deployed:
+    """A deployment and its nodes."""
+
+    deployment: Deployment
+    nodes: tuple[Custom, ...]
+    wish: Wish
+    scope: Scope
+
+    @property
+    def authority(self) -> Key:
+        return Key(self.deployment.namespace, f"{self.deployment.name}-mtls-ca")
+
+    @property
+    def bundle(self) -> str:
+        return f"{self.deployment.name}-cert-bundle"
+
+
+class CertificateController:
+    """Keyed by deployment."""
+
+    def __init__(self, world: World, roots: RootController) -> None:
+        self._world, self._roots = world, roots
+        self._parties: dict[Key, tuple[Party, ...]] = {}
+        roots.parties, roots.on_change = self._all_parties, self._wake_all
+        world.identity.on_change = roots.wake
+        self.controller = Controller("certificates", self.reconcile, settle=world.writer.settle)
+        self.controller.watches(world.caches.nodes, label(marks.CLUSTER))
+        self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
+        self.controller.watches(world.caches.pods, label(marks.CLUSTER))
+        self.controller.watches(world.caches.valkeys)
+        self.controller.watches(world.caches.defaults, self._concerned)
+
+    async def reconcile(self, key: Key) -> Again:
+        deployed = self._find(key)
+        if deployed is None:
+            self._remember(key, None)
+            return None
+        if not self._roots.roots:
+            return None  # woken when there is one
+        now = datetime.now(UTC)
+        plan = Plan()
+        for _ in range(ROUNDS):
+            circle = await self._look(deployed, now)
+            plan = plan_circle(circle, deployed.wish, now)
+            if not plan.actions:
+                break
+            await self._carry_out(deployed, circle, plan, now)
+        self._remember(key, circle.own)
+        await self._touch(deployed, circle)
+        await self._record(deployed, circle, now)
+        return min(RESYNC, (plan.look_again - now).total_seconds()) if plan.look_again else RESYNC
+
+    def _find(self, key: Key) -> _Deployed | None:
+        found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
+        nodes = [
+            each
+            for each in found
+            if each.metadata.namespace == key.namespace and not each.metadata.deletion_timestamp
+        ]
+        kinds = {owner.kind for each in nodes for owner in each.metadata.owner_references if owner.controller}
+        deployments = (self._world.deployments.find(kind, key) for kind in kinds & KINDS)
+        deployment = next(filter(None, deployments), None)
+        if deployment is None:
+            return None
+        scope = Scope(key.namespace, deployment.kind, key.name, self._world.settings.trust_domain)
+        nodes.sort(key=lambda node: node.metadata.name)
+        return _Deployed(deployment, tuple(nodes), _wish(deployment), scope)
+
+    async def _look(self, deployed: _Deployed, now: datetime) -> Circle:
+        roots, vault = self._roots.roots, self._world.vault
+        own = []
+        for node in deployed.nodes:
+            name, key = node.metadata.name, _secret(node)
+            found = await vault.leaf(key, deployed.scope.node(name), roots, now)
+            pods = self._pods(node)
+            own.append(Party(name, found.held, found.trust, bool(pods), self._reported(pods, node)))
+        authority = await vault.authority(deployed.authority, roots, now)
+        held = tuple(root.held for root in roots)
+        return Circle(held, tuple(own), (self._roots.operator,), authority.held)
+
+    def _pods(self, node: Custom) -> list[Pod]:
+        found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
+        return [pod for pod in found if pod.metadata.namespace == node.metadata.namespace]
+
+    def _reported(self, pods: list[Pod], node: Custom) -> Report | None:
+        """Of the pod that runs now; two pods of one node are unknown."""
+        seen = self._world.observations.get(node.key)
+        if seen is None or [pod.metadata.uid for pod in pods] != [seen.pod_uid]:
+            return None
+        shown = seen.fingerprints
+        return Report(shown.sidecar_certificate, frozenset(filter(None, shown.trust.split(","))))
+
+    async def _carry_out(self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime) -> None:
+        for action in plan.actions:
+            if isinstance(action, IssueIntermediate):
+                await self._issue_authority(deployed, action, now)
+        by_party: dict[str, list[Action]] = {}
+        for action in plan.actions:
+            by_party.setdefault(getattr(action, "party", ""), []).append(action)
+        authority = await self._world.vault.read(deployed.authority) or {}
+        for node in deployed.nodes:
+            if actions := by_party.get(node.metadata.name):
+                signer = Pair(authority.get(CERTIFICATE, b""), authority.get(KEY, b""))
+                await self._rewrite(deployed, node, actions, signer, now)
+                self._tell(node, circle, actions)
+
+    async def _issue_authority(self, deployed: _Deployed, action: IssueIntermediate, now: datetime) -> None:
+        root, life = await self._roots.signer(action.root), deployed.wish.authority_life
+        pair = issue_intermediate(root, deployed.scope, "mtls", now, life)
+        metadata = marks.metadata(deployed.deployment, deployed.authority.name, "authority")
+        await self._world.vault.write(metadata, {CERTIFICATE: pair.certificate, KEY: pair.key})
+        log.info("the authority of %s: %s", deployed.deployment.name, action.reason)
+
+    async def _rewrite(
+        self, deployed: _Deployed, node: Custom, actions: Iterable[Action], signer: Pair, now: datetime
+    ) -> None:
+        def issue() -> Pair:
+            identity = deployed.scope.node(node.metadata.name)
+            return issue_mtls_leaf(signer, identity, now, deployed.wish.leaf_life)
+
+        vault = self._world.vault
+        content = await vault.read(_secret(node)) or {}
+        after = leaf_rewritten(content, actions, self._roots.roots, issue)
+        await vault.write(NodeObjects(as_stored(node)).identity_metadata(), after)
+
+    def _tell(self, node: Custom, circle: Circle, actions: Iterable[Action]) -> None:
+        reasons = "; ".join(action.reason for action in actions)
+        log.info("the certificate of %s: %s", node.metadata.name, reasons)
+        before = next(party for party in circle.own if party.name == node.metadata.name)
+        if before.leaf and before.leaf.fault:
+            note = f"The certificate of the sidecar was replaced: {before.leaf.fault}"
+            about = (VALKEY_NODES, node.metadata)
+            self._world.recorder.event(about, "CertificateReplaced", note, type="Warning", action="Replace")
+
+    async def _touch(self, deployed: _Deployed, circle: Circle) -> None:
+        """Where a pod says that it shows something older, its kubelet is told to look."""
+        for node, party in zip(deployed.nodes, circle.own, strict=True):
+            if party.report is None or party.leaf is None:
+                continue
+            mark = self._world.vault.mark(_secret(node)).rpartition("/")[2]
+            if party.report == Report(party.leaf.thumbprint, party.trust):
+                continue
+            for pod in self._pods(node):
+                if pod.metadata.annotations.get(TOUCHED) != mark:
+                    await self._annotate(pod, mark)
+
+    async def _annotate(self, pod: Pod, mark: str) -> None:
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {TOUCHED: mark}}}
+        changed = await self._world.client.patch(PODS, pod.key, body, Pod)
+        self._world.caches.pods.store.put(changed)
+
+    async def _record(self, deployed: _Deployed, circle: Circle, now: datetime) -> None:
+        """For people, and for the years after: which authority and leaves there are."""
+        await self._record_authority(deployed, circle.authority)
+        caches, writer = self._world.caches, self._world.writer
+        name = f"{deployed.deployment.name}-cert-binding"
+        reference = {"kind": deployed.deployment.kind, "name": deployed.deployment.name}
+        wanted = {
+            "metadata": marks.metadata(deployed.deployment, name, "certificates"),
+            "spec": {"clusterRef": reference},
+        }
+        item = (await writer.apply(caches.bindings, wanted)).item
+        leaves = [
+            entry("mtls", deployed.bundle, identity_secret(party.name), party.leaf)
+            for party in circle.own
+            if party.leaf
+        ]
+        shown = frozenset(party.report.leaf for party in circle.own if party.report)
+        bound = bind(item.status, leaves, shown, now)
+        count = f"{len(leaves)} of {len(circle.own)} nodes have a certificate"
+        after = {
+            "state": State.READY if len(leaves) == len(circle.own) else State.RECONCILING,
+            "message": count,
+            "observedGeneration": item.metadata.generation,
+            "active": bound.active,
+            "deprecated": bound.deprecated,
+        }
+        await writer.status(caches.bindings, item, item.status, after)
+
+    async def _record_authority(self, deployed: _Deployed, held: Held | None) -> None:
+        caches, writer = self._world.caches, self._world.writer
+        reference = {"name": deployed.authority.name}
+        spec = {
+            "caRef": ROOT_NAME,
+            "purpose": "mtls",
+            "certSecretRef": reference,
+            "keySecretRef": reference,
+        }
+        metadata = marks.metadata(deployed.deployment, deployed.bundle, "certificates")
+        item = (await writer.apply(caches.bundles, {"metadata": metadata, "spec": spec})).item
+        wrong = held.fault if held else "there is no authority yet"
+        after: dict[str, Any] = {
+            "state": State.DEGRADED if wrong else State.READY,
+            "message": wrong or "signs the certificates of sidecars",
+            "observedGeneration": item.metadata.generation,
+        }
+        if held:
+            after["thumbprint"] = held.thumbprint
+            after |= {"issuedAt": written(held.issued_at), "expiresAt": written(held.not_after)}
+        await writer.status(caches.bundles, item, item.status, after)
+
+    def _remember(self, key: Key, parties: tuple[Party, ...] | None) -> None:
+        before = self._parties.pop(key, None)
+        if parties is not None:
+            self._parties[key] = parties
+        if before != parties:
+            self._roots.wake()
+
+    def _all_parties(self) -> tuple[Party, ...] | None:
+        if any(key not in self._parties for key in self._keys()):
+            return None
+        return tuple(party for parties in self._parties.values() for party in parties)
+
+    def _keys(self) -> set[Key]:
+        """All deployments with nodes that we look after."""
+        nodes = self._world.caches.nodes.store
+        named = {
+            Key(node.metadata.namespace, node.metadata.labels[marks.CLUSTER])
+            for node in nodes
+            if marks.CLUSTER in node.metadata.labels
+        }
+        return {key for key in named if self._find(key)}
+
+    def _wake_all(self) -> None:
+        for key in self._keys():
+            self.controller.wake(key)
+
+    def _concerned(self, item: Object) -> list[Key]:
+        return self._world.deployments.concerned("Valkey", item.metadata.namespace)
+
+
+def _secret(node: Custom) -> Key:
+    return Key(node.metadata.namespace, identity_secret(node.metadata.name))
+
+
+def _wish(deployment: Deployment) -> Wish:
+    return Wish(
+        leaf_life=validity_span(deployment.value("sidecar.mtls.validity", "90d")),
+        rotate_percent=deployment.value("sidecar.mtls.rotateBeforePercent", 66),
+        authority_life=timedelta(days=365),
+    )
