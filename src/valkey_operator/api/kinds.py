@@ -70,6 +70,8 @@ AGE = Column("Age", ".metadata.creationTimestamp", "date")
 PHASE = Column("Phase", ".status.phase")
 OPERATION = Column("Doing", ".status.operation.kind")
 IMAGE = Column("Image", ".spec.image", wide=True)
+# As text: kubectl shows the age of a date, and one that is to come as <invalid>.
+EXPIRES = Column("Expires", ".status.expiresAt")
 READY_CONDITION = Column("Ready", ".status.conditions[?(@.type=='Ready')].status")
 
 
@@ -276,7 +278,7 @@ KINDS = (
         "vkca",
         certificates.ValkeyCASpec,
         certificates.ValkeyCAStatus,
-        (READY_CONDITION, Column("Expires", ".status.expiresAt", "date"), MESSAGE, AGE),
+        (READY_CONDITION, EXPIRES, MESSAGE, AGE),
         "The root CA of the operator.",
     ),
     Kind(
@@ -287,7 +289,7 @@ KINDS = (
         (
             Column("Purpose", ".spec.purpose"),
             READY_CONDITION,
-            Column("Expires", ".status.expiresAt", "date"),
+            EXPIRES,
             MESSAGE,
             AGE,
         ),

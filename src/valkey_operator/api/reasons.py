@@ -45,6 +45,9 @@ class Reason(Word):
     INVALID_SPEC = "InvalidSpec", "the values in force cannot work; nothing was changed"
     NOT_YET = "NotYetSupported", "it asks for what this version cannot do; nothing was changed"
     NAME_CONFLICT = "NameConflict", "its names would meet those of another deployment"
+    CERTIFICATES_VALID = "CertificatesValid", "the certificates are valid"
+    CERTIFICATES_FAULTY = "CertificatesFaulty", "a certificate cannot be used"
+    INITIALIZING = "Initializing", "the servers are being made"
     NOT_MANAGED = "NotManaged", "nobody the operator knows made it; it is left alone"
     NO_REPLICAS = "NoReplicas", "a shard of one pod loses its data with it"
     PERSISTENCE_WITHOUT_VOLUME = (
@@ -53,4 +56,5 @@ class Reason(Word):
     )
     SUSPENDED = "Suspended", "it has no pods because replicas is 0; its volumes are kept"
     PAUSED = "PausedByUser", "paused is set"
+    NOT_PAUSED = "NotPaused", "the operator looks after it"
     UNBOUND = "Unbound", "it was taken out of the operator's hands"

@@ -10,20 +10,18 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from valkey_operator.api.status import State
 from valkey_operator.api.validation import validity_span
 from valkey_operator.contract.identity import KINDS, Scope
 from valkey_operator.kube.controller import Again, Controller, label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import PODS
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.operator.roots import RootController
+from valkey_operator.operator.roots import RootController, dates, health
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.pki.authority import Pair, issue_intermediate, issue_mtls_leaf
-from valkey_operator.pki.bound import bind, entry, written
+from valkey_operator.pki.bound import bind, entry
 from valkey_operator.pki.rotation import Action, IssueIntermediate, Plan, Wish, plan_circle
 from valkey_operator.pki.store import CERTIFICATE, KEY, ROOT_NAME, leaf_rewritten
 from valkey_operator.pki.trust import Circle, Held, Party, Report
@@ -209,13 +207,8 @@ class CertificateController:
         shown = frozenset(party.report.leaf for party in circle.own if party.report)
         bound = bind(item.status, leaves, shown, now)
         count = f"{len(leaves)} of {len(circle.own)} nodes have a certificate"
-        after = {
-            "state": State.READY if len(leaves) == len(circle.own) else State.RECONCILING,
-            "message": count,
-            "observedGeneration": item.metadata.generation,
-            "active": bound.active,
-            "deprecated": bound.deprecated,
-        }
+        wrong = "" if len(leaves) == len(circle.own) else count
+        after = health(item, wrong, count) | {"active": bound.active, "deprecated": bound.deprecated}
         await writer.status(caches.bindings, item, item.status, after)
 
     async def _record_authority(self, deployed: _Deployed, held: Held | None) -> None:
@@ -230,14 +223,7 @@ class CertificateController:
         metadata = marks.metadata(deployed.deployment, deployed.bundle, "certificates")
         item = (await writer.apply(caches.bundles, {"metadata": metadata, "spec": spec})).item
         wrong = held.fault if held else "there is no authority yet"
-        after: dict[str, Any] = {
-            "state": State.DEGRADED if wrong else State.READY,
-            "message": wrong or "signs the certificates of sidecars",
-            "observedGeneration": item.metadata.generation,
-        }
-        if held:
-            after["thumbprint"] = held.thumbprint
-            after |= {"issuedAt": written(held.issued_at), "expiresAt": written(held.not_after)}
+        after = health(item, wrong, "signs the certificates of sidecars") | dates(held)
         await writer.status(caches.bundles, item, item.status, after)
 
     def _remember(self, key: Key, parties: tuple[Party, ...] | None) -> None:

@@ -10,15 +10,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from valkey_operator.api.reasons import ConditionType, Reason
 from valkey_operator.api.status import State
 from valkey_operator.contract.identity import OperatorIdentity
+from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.kube.controller import Again, Controller, itself
 from valkey_operator.kube.objects import Key, Object
+from valkey_operator.model.times import written
 from valkey_operator.operator.identity import SECRET
 from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import World
 from valkey_operator.pki.authority import Pair, issue_mtls_leaf
-from valkey_operator.pki.bound import written
 from valkey_operator.pki.rotation import IssueLeaf, Plan, Wish, plan_circle, plan_root
 from valkey_operator.pki.store import (
     ROOT_NAME,
@@ -30,7 +32,7 @@ from valkey_operator.pki.store import (
     roots_rewritten,
     signer,
 )
-from valkey_operator.pki.trust import Circle, Party
+from valkey_operator.pki.trust import Circle, Held, Party
 from valkey_operator.render import marks
 
 VALID_FOR_DAYS = 3650
@@ -158,14 +160,7 @@ class RootController:
     async def _report(self, ca: Custom, roots: tuple[Root, ...], problem: str) -> None:
         newest = roots[-1].held if roots else None
         wrong = problem or (newest.fault if newest else "there is no root")
-        after: dict[str, Any] = {
-            "state": State.DEGRADED if wrong else State.READY,
-            "message": wrong or "signs the authorities of all deployments",
-            "observedGeneration": ca.metadata.generation,
-        }
-        if newest:
-            after["thumbprint"] = newest.thumbprint
-            after |= {"issuedAt": written(newest.issued_at), "expiresAt": written(newest.not_after)}
+        after = health(ca, wrong, "signs the authorities of all deployments") | dates(newest)
         await self._world.writer.status(self._world.caches.authorities, ca, ca.status, after)
 
     def _secret(self, ca: Custom) -> Key:
@@ -175,6 +170,27 @@ class RootController:
         """Secrets of deployments in this namespace are none of them."""
         is_ours = item.metadata.namespace == self._key.namespace and marks.CLUSTER not in item.metadata.labels
         return [self._key] if is_ours else []
+
+
+def health(item: Custom, wrong: str | None, well: str) -> dict[str, Any]:
+    """The part of a status that says whether all is well."""
+    reason = Reason.CERTIFICATES_FAULTY if wrong else Reason.CERTIFICATES_VALID
+    ready = Condition(ConditionType.READY, not wrong, reason, wrong or well)
+    return {
+        "state": State.DEGRADED if wrong else State.READY,
+        "reason": str(reason),
+        "message": wrong or well,
+        "observedGeneration": item.metadata.generation,
+        "conditions": conditions(item.status, [ready], item.metadata.generation, datetime.now(UTC)),
+    }
+
+
+def dates(held: Held | None) -> dict[str, str]:
+    """The part of a status that says which certificate is in use."""
+    if held is None:
+        return {}
+    times = {"issuedAt": written(held.issued_at), "expiresAt": written(held.not_after)}
+    return {"thumbprint": held.thumbprint, **times}
 
 
 def _first(key: Key) -> dict[str, Any]:

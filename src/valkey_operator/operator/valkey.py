@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import secrets
+from datetime import UTC, datetime
 
-from valkey_operator.api.reasons import Reason
+from valkey_operator.api.reasons import ConditionType, Reason
 from valkey_operator.api.status import State
+from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
@@ -83,9 +85,12 @@ class ValkeyController:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
         nodes = [node for node in found if node.metadata.namespace == deployment.namespace]
         ready = sum(bool(node.status.get("ready")) for node in nodes)
+        summary, generation = _summary(deployment, nodes, refused), seen.metadata.generation
+        said = _conditions(summary, bool(deployment.value("paused")))
         after = {
-            **_summary(deployment, nodes, refused),
-            "observedGeneration": seen.metadata.generation,
+            **summary,
+            "observedGeneration": generation,
+            "conditions": conditions(seen.status, said, generation, datetime.now(UTC)),
             "selector": f"{marks.CLUSTER}={deployment.name}",
             "totalReplicas": len(nodes),
             "readyReplicas": ready,
@@ -113,4 +118,20 @@ def _summary(deployment: Deployment, nodes: list[Custom], refused: Refusal | Non
         healthy = Reason.ALL_NODES_HEALTHY
         return {"state": State.READY, "reason": healthy, "message": healthy.sentence}
     said = (node.status.get("message", "") for node in waiting)
-    return {"state": State.INITIALIZING, "message": next(filter(None, said), "the server is being made")}
+    coming = Reason.INITIALIZING
+    return {
+        "state": State.INITIALIZING,
+        "reason": coming,
+        "message": next(filter(None, said), coming.sentence),
+    }
+
+
+def _conditions(summary: dict[str, str], is_paused: bool) -> list[Condition]:
+    state, reason, message = summary["state"], summary["reason"], summary["message"]
+    paused = Reason.PAUSED if is_paused else Reason.NOT_PAUSED
+    return [
+        Condition(ConditionType.READY, state == State.READY, reason, message),
+        Condition(ConditionType.PROGRESSING, state == State.INITIALIZING, reason, message),
+        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
+        Condition(ConditionType.PAUSED, is_paused, paused, paused.sentence),
+    ]

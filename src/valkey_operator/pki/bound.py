@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from valkey_operator.model.times import read, written
 from valkey_operator.pki.rotation import Replaced, choose_forgotten
 from valkey_operator.pki.trust import Held
 
 # More would tell nobody anything, and a status has a size.
 LONGEST_MEMORY = 64
-_FORM = "%Y-%m-%dT%H:%M:%SZ"
 Entry = dict[str, Any]
 
 
@@ -46,14 +46,6 @@ def bind(before: Mapping[str, Any], active: Iterable[Entry], shown: frozenset[st
     forgotten = choose_forgotten(facts, shown, now)
     kept = [each for thumbprint, each in replaced.items() if thumbprint not in forgotten]
     return Binding(list(now_active.values()), kept[-LONGEST_MEMORY:])
-
-
-def written(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime(_FORM)
-
-
-def read(text: str) -> datetime:
-    return datetime.strptime(text, _FORM).replace(tzinfo=UTC)
 
 
 def _replaced(each: Entry, at: datetime) -> Replaced:
