@@ -127,3 +127,17 @@ def test_quantities_are_read_as_kubernetes_reads_them(text: str | int, size: int
 
 def test_what_the_operator_owns_is_a_directive_or_stands_in_files_only() -> None:
     assert set(OWNED) - set(known()) <= {"include", "rename-command", "user"}
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [("1m", timedelta(minutes=1)), ("12h", timedelta(hours=12)), ("90d", timedelta(days=90)),
+     ("2mo", timedelta(days=60)), ("1y", timedelta(days=365))],
+)  # fmt: skip
+def test_a_validity_is_a_span_of_time(text: str, span: timedelta) -> None:
+    assert validity_span(text) == span
+
+
+def test_what_is_no_validity_is_said() -> None:
+    with pytest.raises(ValueError, match="'soon' is no validity: write a number"):
+        validity_span("soon")
