@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from valkey_operator.api.directives import OWNED, known
 from valkey_operator.api.layers import Layer, effective
-from valkey_operator.api.validation import faults, quantity_bytes, server_version
+from valkey_operator.api.validation import faults, quantity_bytes, server_version, validity_span
 
 
 def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
