@@ -13,7 +13,10 @@ from tests.sieve import cut_after_every_action
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
+from valkey_operator.kube.lease import Leadership
+from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
+from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.main import controllers
 from valkey_operator.operator.world import World
 from valkey_operator.settings.operator import OperatorSettings
@@ -35,7 +38,7 @@ async def converge(way: Access, namespace: str) -> None:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
         world = World.of(settings, client, runtime, Recorder(client, "test", "test"))
-        made = controllers(world)
+        made = controllers(world, Hearing(world, Leadership(client, Key(namespace, "test"), "test")))
         for controller in made:
             runtime.add(controller)
         async with running(runtime.run()):

@@ -9,7 +9,7 @@ import pytest
 from tests.pki import DAY, NODE, NOW, Issuing
 from valkey_operator.pki.authority import Pair
 from valkey_operator.pki.inspection import Wanted, see, see_all
-from valkey_operator.pki.rotation import AddTrust, DropTrust, ForgetRoot, IssueLeaf, IssueRoot
+from valkey_operator.pki.rotation import Action, AddTrust, DropTrust, ForgetRoot, IssueLeaf, IssueRoot
 from valkey_operator.pki.store import (
     Content,
     Root,
@@ -54,7 +54,11 @@ def test_a_root_is_seen_with_what_it_signs() -> None:
     assert root.thumbprint == see(ISSUING.root.certificate).thumbprint == root.held.root
     found = contained(leaf_secret(ISSUING.node(), root), Wanted(NOW, bundle([root]), NODE), [root])
     assert found.held is not None
-    assert (found.held.root, found.held.fault, found.trust) == (root.thumbprint, None, {root.thumbprint})
+    assert (found.held.root, found.held.fault, found.trust) == (
+        root.thumbprint,
+        None,
+        frozenset({root.thumbprint}),
+    )
 
 
 def test_a_new_root_sets_the_old_one_aside_and_both_can_sign() -> None:
@@ -106,7 +110,10 @@ def test_trust_is_added_and_dropped_without_touching_the_leaf() -> None:
 
 def test_an_empty_secret_gets_everything_at_once() -> None:
     root, leaf = only_root(), ISSUING.node()
-    actions = [AddTrust("cache-0-0", (root.thumbprint,), ""), IssueLeaf("cache-0-0", "issuer", "none yet")]
+    actions: list[Action] = [
+        AddTrust("cache-0-0", (root.thumbprint,), ""),
+        IssueLeaf("cache-0-0", "issuer", "none yet"),
+    ]
     assert leaf_rewritten({}, actions, [root], lambda: leaf) == leaf_secret(leaf, root)
 
 

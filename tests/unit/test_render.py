@@ -15,10 +15,12 @@ import yaml
 from valkey_operator.api import layers
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.render.node import NodeObjects, valkey_node
+from valkey_operator.render.pod import OperatorPlace
 from valkey_operator.render.server_config import valkey_conf
 from valkey_operator.render.service import primary_service
 from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
 
+OPERATOR = OperatorPlace("valkey-operator/operator:1", "valkey-system")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -30,7 +32,7 @@ def deployment(**spec: Any) -> Deployment:
 def rendered(**spec: Any) -> str:
     """Every object of a Valkey of one pod, as YAML."""
     wanted = deployment(**spec)
-    node = valkey_node(wanted, "demo-0", "demo-0", 1, "valkey-operator/operator:1")
+    node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR)
     stored = {
         **node, "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyNode",
         "metadata": {**node["metadata"], "uid": "uid-2"},

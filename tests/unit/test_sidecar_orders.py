@@ -51,6 +51,9 @@ class Pod:
     def write_users(self) -> None:
         self.done.append("users")
 
+    def note_users(self) -> None:
+        self.done.append("users noted")
+
     def directive(self, name: str, otherwise: str) -> str:
         return "1" if name == "min-replicas-to-write" else otherwise
 

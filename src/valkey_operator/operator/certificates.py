@@ -69,6 +69,12 @@ class CertificateController:
         self.controller.watches(world.caches.valkeys)
         self.controller.watches(world.caches.defaults, self._concerned)
 
+    def wake(self, node: Key) -> None:
+        """A sidecar has said something new."""
+        found = self._world.caches.nodes.store.get(node)
+        for key in label(marks.CLUSTER)(found) if found else ():
+            self.controller.wake(key)
+
     async def reconcile(self, key: Key) -> Again:
         deployed = self._find(key)
         if deployed is None:
@@ -123,10 +129,10 @@ class CertificateController:
 
     def _reported(self, pods: list[Pod], node: Custom) -> Report | None:
         """Of the pod that runs now; two pods of one node are unknown."""
-        seen = self._world.observations.get(node.key)
-        if seen is None or [pod.metadata.uid for pod in pods] != [seen.pod_uid]:
+        heard = self._world.observations.get(node.key)
+        if heard is None or [pod.metadata.uid for pod in pods] != [heard.observation.pod_uid]:
             return None
-        shown = seen.fingerprints
+        shown = heard.observation.fingerprints
         return Report(shown.sidecar_certificate, frozenset(filter(None, shown.trust.split(","))))
 
     async def _carry_out(self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime) -> None:

@@ -12,6 +12,7 @@ from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.operator.certificates import CertificateController
+from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.node import NodeController
 from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.valkey import ValkeyController
@@ -30,15 +31,21 @@ async def run(settings: OperatorSettings) -> None:
             recorder = Recorder(client, MANAGER, settings.identity)
             world = World.of(settings, client, runtime, recorder)
             runtime.beside(recorder.run)
-            for controller in controllers(world):
+            hearing = Hearing(world, leadership)
+            runtime.beside(hearing.run)
+            for controller in controllers(world, hearing):
                 runtime.add(controller)
             async with health.opened({}, runtime.checks(), port=settings.health_port):
                 await runtime.run()
 
 
-def controllers(world: World) -> list[Controller]:
+def controllers(world: World, hearing: Hearing) -> list[Controller]:
+    """All of them, each woken by what it watches and by what sidecars say."""
     roots = RootController(world)
-    made = (roots, CertificateController(world, roots), NodeController(world), ValkeyController(world))
+    certificates, nodes = CertificateController(world, roots), NodeController(world)
+    hearing.wakes(certificates.wake)
+    hearing.wakes(nodes.controller.wake)
+    made = (roots, certificates, nodes, ValkeyController(world))
     return [each.controller for each in made]
 
 

@@ -19,6 +19,7 @@ from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks, users
 from valkey_operator.render.node import valkey_node
+from valkey_operator.render.pod import OperatorPlace
 from valkey_operator.render.service import primary_service
 
 RESYNC = 600.0
@@ -51,7 +52,9 @@ class ValkeyController:
     async def _make(self, deployment: Deployment) -> None:
         writer, caches, primary = self._world.writer, self._world.caches, _primary(deployment)
         await self._make_users(deployment)
-        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, self._world.settings.image)
+        settings = self._world.settings
+        operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
+        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, operator)
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
 

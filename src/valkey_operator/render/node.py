@@ -14,7 +14,9 @@ Part = dict[str, Any]
 MARKS = ("labels", "annotations")
 
 
-def valkey_node(deployment: Deployment, node: str, primary: str, epoch: int, operator_image: str) -> Part:
+def valkey_node(
+    deployment: Deployment, node: str, primary: str, epoch: int, operator: pod.OperatorPlace
+) -> Part:
     """What the topology wishes of one node; the node's own controller makes it so."""
     config: Part = {"epoch": epoch, "files": {"valkey.conf": valkey_conf(deployment)}}
     if primary != node:
@@ -22,7 +24,7 @@ def valkey_node(deployment: Deployment, node: str, primary: str, epoch: int, ope
     spec: Part = {
         "type": "valkey",
         "podManagementType": deployment.value("podManagementType"),
-        "podTemplate": pod.template(deployment, node, operator_image),
+        "podTemplate": pod.template(deployment, node, operator),
         "persistence": _persistence(deployment),
         "valkeyConfig": config,
     }

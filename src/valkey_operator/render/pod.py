@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from valkey_operator.contract import heartbeat
+from valkey_operator.contract.identity import TRUST_DOMAIN
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.render import marks
 from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
@@ -36,7 +39,21 @@ SIDECAR_MOUNTS: list[Part] = [
 ]
 
 
-def template(deployment: Deployment, node: str, operator_image: str) -> Part:
+@dataclass(frozen=True)
+class OperatorPlace:
+    """Where a sidecar comes from, and to whom it reports."""
+
+    image: str
+    namespace: str
+    trust_domain: str = TRUST_DOMAIN
+
+    @property
+    def address(self) -> str:
+        """Of the Service in the operator's chart."""
+        return f"valkey-operator.{self.namespace}.svc:{heartbeat.PORT}"
+
+
+def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part:
     """In the core API's own shape, for a StatefulSet or a Deployment."""
     labels = {**marks.labels(deployment, "server", node), marks.GUARDED: "yes"}
     annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
@@ -47,7 +64,7 @@ def template(deployment: Deployment, node: str, operator_image: str) -> Part:
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": deployment.value("terminationGracePeriodSeconds", GRACE_SECONDS),
         "securityContext": dict(deployment.value("securityContext", {})),
-        "initContainers": [_sidecar(deployment, node, operator_image)],
+        "initContainers": [_sidecar(deployment, node, operator)],
         "containers": [_server(deployment)],
         "volumes": _volumes(deployment, node),
     }
@@ -76,11 +93,10 @@ def _server(deployment: Deployment) -> Part:
     }
 
 
-def _sidecar(deployment: Deployment, node: str, operator_image: str) -> Part:
-    image = deployment.value("sidecar.image", operator_image)
+def _sidecar(deployment: Deployment, node: str, operator: OperatorPlace) -> Part:
     return {
         "name": "sidecar",
-        "image": image,
+        "image": deployment.value("sidecar.image", operator.image),
         "imagePullPolicy": deployment.value("imagePullPolicy"),
         # Without a startupProbe: its grid of a second would cost two of them at every start.
         "restartPolicy": "Always",
@@ -89,6 +105,9 @@ def _sidecar(deployment: Deployment, node: str, operator_image: str) -> Part:
             {"name": "KIND", "value": deployment.kind},
             {"name": "DEPLOYMENT", "value": deployment.name},
             {"name": "NODE", "value": node},
+            {"name": "OPERATOR_ADDRESS", "value": operator.address},
+            {"name": "OPERATOR_NAMESPACE", "value": operator.namespace},
+            {"name": "TRUST_DOMAIN", "value": operator.trust_domain},
             _field("NAMESPACE", "metadata.namespace"),
             _field("POD_UID", "metadata.uid"),
             _field("POD_IP", "status.podIP"),

@@ -6,14 +6,23 @@ Notes of our own are beside the data, in `.valkey-operator/`; each is written wh
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from valkey_operator.model.gate import Disk, Record
 
 NOTES = ".valkey-operator"
 AUXILIARY = 0xFA
+log = logging.getLogger(__name__)
+
+
+class Space(NamedTuple):
+    """In bytes; of size 0 when it cannot be seen."""
+
+    free: int
+    size: int
 
 
 class Volume:
@@ -37,6 +46,14 @@ class Volume:
             history=facts.get("repl-id", ""),
             offset=int(facts.get("repl-offset", "0")),
         )
+
+    def space(self) -> Space:
+        try:
+            found = os.statvfs(self._folder)
+        except OSError as error:
+            log.debug("the volume cannot be looked at: %s", error)
+            return Space(0, 0)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
         """Before each start: from now on the last stop is not a clean one any more."""

@@ -12,54 +12,70 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable
 
+from valkey_operator.contract.heartbeat import Address
 from valkey_operator.contract.identity import NodeIdentity, OperatorIdentity
-from valkey_operator.contract.mtls import Credentials, Unusable
-from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.process import logs
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import channel, probes
+from valkey_operator.sidecar.certificates import Certificates
 from valkey_operator.sidecar.handover import Handover
+from valkey_operator.sidecar.heartbeat import Sender
+from valkey_operator.sidecar.outbox import Outbox
 from valkey_operator.sidecar.pod import Pod
 
 AGAIN = 1.0
-RELOAD = 2.0
+# For the last events, such as the server's end, which is proof that another may be primary.
+PARTING = 1.0
 log = logging.getLogger(__name__)
 
 
 async def run(settings: SidecarSettings) -> None:
     """Until SIGTERM, which comes when the server has ended."""
-    pod = Pod(settings, _log_event)
+    outbox = Outbox()
+    certificates = Certificates(settings.identity, outbox.tell)
+    pod = Pod(settings, outbox.tell, certificates.fingerprints)
     checks = {"ready": pod.why_not_ready, "live": lambda: None}
+    running: dict[str, Callable[[], Awaitable[None]]] = {
+        "door": pod.run,
+        "handover": Handover(settings.run, pod.stop).run,
+        "certificates": certificates.run,
+        "channel": functools.partial(_serve, settings, pod, certificates),
+        "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
+    }
     async with probes.opened(checks, settings.probe_port), asyncio.TaskGroup() as group:
-        parts = [
-            group.create_task(_forever(pod.run), name="door"),
-            group.create_task(_forever(Handover(settings.run, pod.stop).run), name="handover"),
-            group.create_task(_forever(functools.partial(_serve, settings, pod)), name="channel"),
-        ]
+        parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         asyncio.get_running_loop().add_signal_handler(
-            signal.SIGTERM, lambda: [part.cancel() for part in parts]
+            signal.SIGTERM, lambda: group.create_task(_end(parts, outbox))
         )
 
 
-async def _serve(settings: SidecarSettings, pod: Pod) -> None:
+async def _serve(settings: SidecarSettings, pod: Pod, certificates: Certificates) -> None:
     """Listen to the operator and the other nodes, as soon as there is a certificate to show."""
-    while True:
-        try:
-            credentials = Credentials.from_folder(settings.identity)
-            break
-        except Unusable as problem:
-            log.debug("no calls are taken yet: %s", problem)
-            await asyncio.sleep(RELOAD)
+    credentials = await certificates.credentials()
     me = NodeIdentity(
         settings.namespace, settings.kind, settings.deployment, settings.node, settings.trust_domain
     )
-    doorman = channel.Doorman(me, OperatorIdentity(settings.operator_namespace, settings.trust_domain))
+    doorman = channel.Doorman(me, _operator(settings))
     async with channel.opened(pod, doorman, credentials, settings.channel_port):
         log.info("takes calls as %s", me)
-        while True:
-            await asyncio.sleep(RELOAD)
-            if credentials.reload():
-                log.info("shows a new certificate")
+        await asyncio.Event().wait()
+
+
+async def _tell(settings: SidecarSettings, pod: Pod, certificates: Certificates, outbox: Outbox) -> None:
+    """Send heartbeats, as soon as there is a certificate to show."""
+    credentials = await certificates.credentials()
+    service = Address.parse(settings.operator_address)
+    await Sender(outbox, pod.observe, credentials, _operator(settings), service).run()
+
+
+def _operator(settings: SidecarSettings) -> OperatorIdentity:
+    return OperatorIdentity(settings.operator_namespace, settings.trust_domain)
+
+
+async def _end(parts: list[asyncio.Task[None]], outbox: Outbox) -> None:
+    await outbox.emptied(PARTING)
+    for part in parts:
+        part.cancel()
 
 
 async def _forever(part: Callable[[], Awaitable[None]]) -> None:
@@ -69,10 +85,6 @@ async def _forever(part: Callable[[], Awaitable[None]]) -> None:
         except Exception:
             log.exception("a part of the sidecar failed and is started again in %.0f s", AGAIN)
         await asyncio.sleep(AGAIN)
-
-
-def _log_event(kind: contract.Event.Kind, message: str) -> None:
-    log.debug("%s: %s", contract.Event.Kind.Name(kind), message)
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def server(info: Info) -> contract.Server:
     )
 
 
-def disk(seen: gate.Disk) -> contract.Disk:
+def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
     return contract.Disk(
         has_data=seen.has_data,
         was_stopped_cleanly=seen.was_stopped_cleanly,
@@ -43,6 +43,8 @@ def disk(seen: gate.Disk) -> contract.Disk:
         has_append_only_file=seen.has_append_only_file,
         history=seen.history,
         offset=seen.offset,
+        free_bytes=free_bytes,
+        size_bytes=size_bytes,
     )
 
 

@@ -51,6 +51,8 @@ class Pod(Protocol):
 
     def write_users(self) -> None: ...
 
+    def note_users(self) -> None: ...
+
     def directive(self, name: str, otherwise: str) -> str: ...
 
     async def stop(self) -> None: ...
@@ -123,6 +125,7 @@ class Orders:
     async def _load_users(self, _order: contract.LoadUsers) -> None:
         self._pod.write_users()
         await self._server().call("ACL", "LOAD")
+        self._pod.note_users()
 
     async def _save(self, _order: contract.Save) -> None:
         await self._server().call("BGSAVE")

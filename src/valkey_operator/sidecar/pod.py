@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Callable
 
 from valkey_operator import __version__
@@ -13,6 +12,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record, Start
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import files, gate, observer
+from valkey_operator.sidecar.changes import Changes
 from valkey_operator.sidecar.disk import Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.process import ServerProcess
@@ -30,9 +30,13 @@ Tell = Callable[[contract.Event.Kind, str], None]
 class Pod:
     """The pod this sidecar is in."""
 
-    def __init__(self, settings: SidecarSettings, tell: Tell) -> None:
+    def __init__(
+        self, settings: SidecarSettings, tell: Tell, shown: Callable[[], contract.Fingerprints]
+    ) -> None:
         self._settings = settings
         self._tell = tell
+        self._shown = shown
+        self._changes = Changes(tell)
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
         self._server: LivingServer | None = None
@@ -40,7 +44,7 @@ class Pod:
         self._opened_by = ""
         self._is_allowed = False
         self._sequence = 0
-        self._run = time.time_ns() // 1_000_000
+        self._run = files.begin_run(settings)
 
     async def run(self) -> None:
         """Keep the door for ever. A server that runs already is watched, not touched."""
@@ -55,6 +59,7 @@ class Pod:
         self._waits_for = ""
         password = (self._settings.users / "sidecar-password").read_text().strip()
         self._server = LivingServer(process, self._settings.run / files.SOCKET, USER, password)
+        self._server.on_look = self._see_changes
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
@@ -114,9 +119,21 @@ class Pod:
             server=observer.server(info) if info is not None else None,
             gate=contract.Gate(waits_for=self._waits_for, opened_by=self._opened_by),
             record=observer.record(self.record),
-            disk=observer.disk(self._volume.seen()),
+            disk=observer.disk(self._volume.seen(), *self._volume.space()),
+            fingerprints=self._fingerprints(),
             not_ready=self.why_not_ready() or "",
         )
+
+    def _fingerprints(self) -> contract.Fingerprints:
+        found = self._shown()
+        if self._server is not None:
+            found.config = files.in_force(self._settings, files.CONFIG)
+            found.users = files.in_force(self._settings, files.USERS)
+        return found
+
+    def _see_changes(self) -> None:
+        if self._server is not None:
+            self._changes.see(self._server.info, self._volume.space())
 
     def open_gate(self) -> None:
         self._is_allowed = True
@@ -126,6 +143,9 @@ class Pod:
 
     def write_users(self) -> None:
         files.write_users(self._settings)
+
+    def note_users(self) -> None:
+        files.note_users(self._settings)
 
     def directive(self, name: str, otherwise: str) -> str:
         """What the rendered configuration says."""

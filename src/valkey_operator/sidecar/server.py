@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class LivingServer:
 
     def __init__(self, process: ServerProcess, socket: Path, user: str, password: str) -> None:
         self.process = process
+        # Hears of every look at it.
+        self.on_look: Callable[[], None] = lambda: None
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
         self._socket, self._user, self._password = socket, user, password
@@ -37,6 +39,7 @@ class LivingServer:
         try:
             while not self.process.has_ended:
                 await self.look()
+                self.on_look()
                 is_settled = self.info is not None and self.info.get("loading") != "1"
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:

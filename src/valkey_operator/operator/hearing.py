@@ -1,0 +1,82 @@
+"""What the operator hears from sidecars, and whom it wakes: only news do, a heartbeat that says the same does not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from valkey_operator.contract.identity import KINDS, NodeIdentity
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key, Object
+from valkey_operator.operator import heartbeats
+from valkey_operator.operator.heartbeats import CurrentPod, Leadership
+from valkey_operator.operator.observations import Events
+from valkey_operator.operator.world import BY_NODE, World
+from valkey_operator.render import marks
+
+log = logging.getLogger(__name__)
+
+
+class Hearing:
+    """Listens as soon as the operator has a certificate, and wakes those whom news concern, by node."""
+
+    def __init__(self, world: World, leadership: Leadership) -> None:
+        self._world, self._leadership = world, leadership
+        self._wake: list[Callable[[Key], None]] = []
+        world.observations.on_change(self._heard)
+        world.caches.nodes.store.on_change(self._node_changed)
+
+    def wakes(self, wake: Callable[[Key], None]) -> None:
+        self._wake.append(wake)
+
+    async def run(self) -> None:
+        credentials = await self._world.identity.wait()
+        settings, observations = self._world.settings, self._world.observations
+        async with heartbeats.opened(
+            credentials, self._leadership, self.current_pod, observations, trust_domain=settings.trust_domain
+        ) as port:
+            log.info("listens to sidecars on port %d", port)
+            await asyncio.get_running_loop().create_future()  # until cancelled
+
+    def current_pod(self, key: Key) -> CurrentPod | None:
+        node = self._world.caches.nodes.store.get(key)
+        found = self._world.caches.pods.store.by(BY_NODE, key.name)
+        pods = [pod for pod in found if pod.metadata.namespace == key.namespace]
+        if node is None or len(pods) != 1:
+            return None
+        kinds = [each.kind for each in node.metadata.owner_references if each.controller]
+        deployment = node.metadata.labels.get(marks.CLUSTER, "")
+        if not deployment or not set(kinds) <= KINDS:
+            return None
+        domain = self._world.settings.trust_domain
+        identity = NodeIdentity(key.namespace, kinds[0], deployment, key.name, domain)
+        return CurrentPod(identity, pods[0].metadata.uid)
+
+    def _heard(
+        self, key: Key, before: contract.Observation | None, after: contract.Observation, events: Events
+    ) -> None:
+        for event in events:
+            log.info("%s: %s %s", key, contract.Event.Kind.Name(event.kind), event.message)
+        if events or before is None or _news(before) != _news(after):
+            for wake in self._wake:
+                wake(key)
+
+    def _node_changed(self, before: Object | None, after: Object | None) -> None:
+        if after is None and before is not None:
+            self._world.observations.forget(before.key)
+
+
+def _news(seen: contract.Observation) -> tuple[object, ...]:
+    """All that somebody decides by; not what moves all the time."""
+    server = seen.server
+    return (
+        seen.pod_uid,
+        seen.not_ready,
+        seen.is_fenced,
+        seen.gate.waits_for,
+        seen.fingerprints.SerializeToString(deterministic=True),
+        (seen.record.epoch, seen.record.primary),
+        (server.answers, server.role, server.version, server.is_loading),
+        (server.replication.primary_address, server.replication.link_is_up),
+    )

@@ -1,0 +1,187 @@
+"""The port where sidecars tell how their nodes are. Only the leader listens; a standby says who that is.
+
+A sidecar speaks for its own node and its own pod, by its certificate, and for nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol
+
+from aiohttp import web
+from google.protobuf.message import DecodeError
+
+from valkey_operator.contract.channel import LARGEST
+from valkey_operator.contract.heartbeat import LEADER, PATH, PORT, Address, is_ip_address
+from valkey_operator.contract.identity import TRUST_DOMAIN, Identity, NodeIdentity
+from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key
+from valkey_operator.operator.observations import Observations
+from valkey_operator.process import serving
+
+# For one whole request.
+LIMIT = 10.0
+# Kept so that none is written twice; a peer that thinks up new mistakes must not fill our memory.
+MOST_WARNINGS = 1000
+PROTOBUF = "application/x-protobuf"
+log = logging.getLogger(__name__)
+
+
+class Leadership(Protocol):
+    """As far as it matters here; `kube.lease.Leadership` is one."""
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def leader(self) -> str: ...
+
+    @property
+    def identity(self) -> str: ...
+
+
+class CurrentPod(NamedTuple):
+    """The pod that a node has now, and who its sidecar is: of which deployment, too."""
+
+    identity: NodeIdentity
+    uid: str
+
+
+# None when the node is not known, or has no pod, or more than one.
+FindPod = Callable[[Key], CurrentPod | None]
+
+
+def opened(
+    credentials: Credentials,
+    leadership: Leadership,
+    current_pod: FindPod,
+    observations: Observations,
+    port: int = PORT,
+    host: str = "",
+    trust_domain: str = TRUST_DOMAIN,
+) -> AbstractAsyncContextManager[int]:
+    """Serves inside `async with`, which yields the port."""
+    heartbeats = Heartbeats(leadership, current_pod, observations, trust_domain)
+    credentials.on_refusal = heartbeats.handshake_failed
+    app = web.Application(client_max_size=LARGEST)
+    app.router.add_post(PATH, heartbeats.answer)
+    return serving.opened(app, host, port, credentials.server_context())
+
+
+def pod_address(identity: str) -> str:
+    """The address in a leader's identity, `<pod>_<address>_<random>`; empty where it has none."""
+    parts = identity.split("_")
+    return parts[1] if len(parts) == 3 and is_ip_address(parts[1]) else ""
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.headers = status, sentence, headers
+
+
+class Heartbeats:
+    """Checks who speaks, for which pod, and whether it is news; then passes it on."""
+
+    def __init__(
+        self, leadership: Leadership, current_pod: FindPod, observations: Observations, trust_domain: str
+    ) -> None:
+        self._leadership, self._current_pod = leadership, current_pod
+        self._observations, self._trust_domain = observations, trust_domain
+        self._warned: set[tuple[str, str]] = set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        peer = _peer(request)
+        try:
+            node = self._node(peer)
+            self._check_lead(request)
+            heartbeat = await _heartbeat(request)
+            self._take(node, heartbeat)
+        except _Refused as refused:
+            if refused.status < 500 and refused.status != 421:
+                self._warn(str(peer), refused.sentence)
+            return web.Response(status=refused.status, text=f"{refused.sentence}\n", headers=refused.headers)
+        return web.Response(body=contract.HeartbeatAnswer().SerializeToString(), content_type=PROTOBUF)
+
+    def handshake_failed(self, refusal: Refusal) -> None:
+        self._warn("a client", str(refusal))
+
+    def _node(self, peer: Identity | Refusal) -> NodeIdentity:
+        if not isinstance(peer, NodeIdentity):
+            raise _Refused(403, str(peer) if isinstance(peer, Refusal) else f"{peer} is no node")
+        if peer.trust_domain != self._trust_domain:
+            raise _Refused(403, f"{peer} is of another trust domain than {self._trust_domain}")
+        return peer
+
+    def _check_lead(self, request: web.Request) -> None:
+        """A process whose own lease has run out may still be named in it: then nobody leads."""
+        if self._leadership.leads:
+            return
+        leader = self._leadership.leader
+        host = pod_address(leader) if leader != self._leadership.identity else ""
+        if not host:
+            raise _Refused(503, "no operator that could be named leads at this moment", {"Retry-After": "1"})
+        assert request.transport is not None
+        own_port = request.transport.get_extra_info("sockname")[1]
+        raise _Refused(421, f"{leader} leads", {LEADER: str(Address(host, own_port))})
+
+    def _take(self, peer: NodeIdentity, heartbeat: contract.Heartbeat) -> None:
+        seen = heartbeat.observation
+        key = Key(peer.namespace, peer.node)
+        if seen.node != peer.node:
+            raise _Refused(403, f"{peer} does not speak for node {_quoted(seen.node)}")
+        current = self._current_pod(key)
+        if current is None:
+            raise _Refused(409, f"node {key} has no pod, or not exactly one, as far as the operator sees")
+        if current.identity != peer:
+            raise _Refused(403, f"node {key} is {current.identity}, not {peer}")
+        if seen.pod_uid != current.uid:
+            raise _Refused(409, f"the pod of node {key} is {current.uid}, not {_quoted(seen.pod_uid)}")
+        refused = self._observations.take(key, seen, heartbeat.events)
+        if refused:
+            raise _Refused(409, refused)
+
+    def _warn(self, peer: str, sentence: str) -> None:
+        """Once: a sidecar repeats its mistake at every heartbeat."""
+        if (peer, sentence) in self._warned:
+            return
+        if len(self._warned) >= MOST_WARNINGS:
+            self._warned.clear()
+        self._warned.add((peer, sentence))
+        log.warning("a heartbeat of %s was refused: %s", peer, sentence)
+
+
+def _peer(request: web.Request) -> Identity | Refusal:
+    return peer_identity(request.transport.get_extra_info("ssl_object") if request.transport else None)
+
+
+async def _heartbeat(request: web.Request) -> contract.Heartbeat:
+    if (request.content_length or 0) > LARGEST:
+        raise _too_large()
+    try:
+        async with asyncio.timeout(LIMIT):
+            heartbeat = contract.Heartbeat.FromString(await request.read())
+    except TimeoutError:
+        raise _Refused(408, f"the heartbeat did not arrive within {LIMIT:.0f} s") from None
+    except ConnectionError:
+        raise _Refused(400, "the connection ended before all of the heartbeat had arrived") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large() from None
+    except DecodeError:
+        raise _Refused(400, "the body is no heartbeat in protobuf") from None
+    if not heartbeat.HasField("observation"):
+        raise _Refused(400, "the heartbeat holds no observation")
+    return heartbeat
+
+
+def _too_large() -> _Refused:
+    return _Refused(413, f"the heartbeat has more than {LARGEST} bytes")
+
+
+def _quoted(text: str) -> str:
+    """Short and without control characters: a peer chose this text, and it will be in a log."""
+    return ascii(text[:120])

@@ -1,0 +1,46 @@
+"""Which of the server's answers are worth an event, once for each change: another role, a volume that is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.sidecar import observer
+from valkey_operator.sidecar.disk import Space
+
+# Of the volume's size, free.
+ALMOST_FULL = 0.02
+
+
+class Changes:
+    """Compares each look at the server with the one before."""
+
+    def __init__(self, tell: Callable[[contract.Event.Kind, str], None]) -> None:
+        self._tell = tell
+        self._role = ""
+        self._is_full = False
+
+    def see(self, info: Mapping[str, str] | None, space: Space) -> None:
+        """A server that does not answer has not changed."""
+        if info is None:
+            return
+        role = info.get("role", "")
+        if self._role and role and role != self._role:
+            self._tell(contract.Event.KIND_ROLE_CHANGED, f"from {self._role} to {role}")
+        self._role = role or self._role
+        why = why_full(observer.server(info), space)
+        if why and not self._is_full:
+            self._tell(contract.Event.KIND_DISK_FULL, why)
+        self._is_full = bool(why)
+
+
+def why_full(server: contract.Server, space: Space) -> str:
+    """A sentence, or nothing. A server does not say why it could not write: it counts where its data may not fit."""
+    if not space.size:
+        return ""
+    if space.free < space.size * ALMOST_FULL:
+        return f"{space.free} of {space.size} bytes are free"
+    failed = server.persistence.last_save_failed or server.persistence.last_write_failed
+    if failed and space.free < server.memory.used_bytes:
+        return f"the server could not write its data, and {space.free} of {space.size} bytes are free"
+    return ""
