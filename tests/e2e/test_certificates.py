@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.e2e.calls import calling, content, forwarded, operators
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import PLACE, Place
 from tests.e2e.test_one_node import POD, SPEC
 from valkey_operator.contract.channel import answered, opened
 from valkey_operator.contract.identity import Scope
@@ -41,6 +41,7 @@ class Traffic:
         credentials = Credentials.from_bytes(operators(place))
         async with forwarded(place, POD) as port, opened("127.0.0.1", credentials, peer, port) as kept:
             while not stop.is_set():
+                credentials.replace(await asyncio.to_thread(operators, place))  # as the operator does
                 await answered(NodeStub(kept).Observe(contract.ObserveRequest()), 30)
                 self.kept += 1
                 async with opened("127.0.0.1", credentials, peer, port) as channel:
@@ -49,7 +50,6 @@ class Traffic:
                 thumbprint = seen.fingerprints.sidecar_certificate
                 if thumbprint not in self.shown[-1:]:
                     self.shown.append(thumbprint)
-                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -76,7 +76,9 @@ def thumbprint(place: Place) -> str:
 
 
 def put(place: Place, changed: dict[str, bytes | None]) -> None:
-    data = {part: value and base64.b64encode(value).decode() for part, value in changed.items()}
+    data = {
+        part: None if value is None else base64.b64encode(value).decode() for part, value in changed.items()
+    }
     place.kubectl("patch", "secret", SECRET, "--type=merge", "--patch", json.dumps({"data": data}))
 
 
@@ -133,6 +135,25 @@ async def test_a_certificate_that_lives_a_minute_is_renewed_in_time(place: Place
         await asyncio.sleep(max(0.0, 65 - (time.monotonic() - begun)))
         await until(lambda: len(calls.shown) > 1 + EXPIRIES)
     assert calls.new > EXPIRIES
+
+
+async def test_a_root_that_is_lost_is_followed_by_another_without_a_failed_call(place: Place) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    system = Place(place.cluster, PLACE)
+    lost = thumbprints(content(place, "valkey-root-ca", PLACE)["tls.crt"])[0]
+    async with traffic(place) as calls:
+        await until(lambda: bool(calls.shown))
+        await asyncio.to_thread(system.kubectl, "delete", "secret", "valkey-root-ca")
+        await until(lambda: len(calls.shown) > 1)
+    now = content(place, "valkey-root-ca", PLACE)
+    (new,) = thumbprints(now["tls.crt"])
+    assert new != lost
+    # What it has signed is still shown by somebody, perhaps: for an hour both are trusted.
+    assert {lost, new} <= set(thumbprints(content(place, SECRET)["ca.crt"]))
+    assert {lost, new} <= set(thumbprints(content(place, "valkey-operator-mtls", PLACE)["ca.crt"]))
+    async with calling(place, operators(place)) as node:
+        assert (await answered(node.Observe(contract.ObserveRequest()), 30)).node == "one-0"
 
 
 async def test_what_the_operator_trusts_is_repaired_too(place: Place) -> None:

@@ -16,7 +16,7 @@ from valkey_operator.pki.store import (
     bundle,
     contained,
     leaf_rewritten,
-    lost_root,
+    lost_roots,
     roots_in,
     roots_rewritten,
     signer,
@@ -85,10 +85,10 @@ def test_a_root_whose_key_is_gone_is_known_and_cannot_sign() -> None:
 
 def test_a_root_that_is_lost_is_found_among_what_somebody_trusts() -> None:
     root = only_root()
-    (found,) = lost_root({"ca.crt": bundle([only_root(OTHER), root])}, root.thumbprint)
+    (found,) = lost_roots({"ca.crt": bundle([only_root(OTHER), root])}, {root.thumbprint})
     assert (found.thumbprint, found.key_id) == (root.thumbprint, root.key_id)
     assert found.held.fault
-    assert lost_root({"ca.crt": b"nothing"}, root.thumbprint) == ()
+    assert lost_roots({"ca.crt": b"nothing"}, {root.thumbprint}) == ()
     after = roots_rewritten({}, [found], [IssueRoot("lost")], NOW, LIFE)
     assert roots_in(after, NOW)[0].thumbprint == root.thumbprint
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from valkey_operator.api.core import LocalReference
-from valkey_operator.api.model import Model, Name, list_map
+from valkey_operator.api.model import LIST_ATOMIC, Model, Name, list_map
 from valkey_operator.api.status import ShortText, Status, Time
 
 Purpose = Literal["mtls", "tls"]
@@ -35,6 +35,9 @@ class ValkeyCAStatus(Status):
 
     thumbprint: ShortText | None = None
     """SHA-256 of the certificate in use."""
+
+    previous: Annotated[list[ShortText], LIST_ATOMIC, Field(max_length=64)] | None = None
+    """Those before it that somebody may still trust."""
 
     issued_at: Time | None = None
     """When it was issued."""

@@ -17,6 +17,7 @@ from valkey_operator.kube.controller import Again, Controller, label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import PODS
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.nudges import Nudges
 from valkey_operator.operator.roots import RootController, dates, health
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
@@ -60,6 +61,7 @@ class CertificateController:
     def __init__(self, world: World, roots: RootController) -> None:
         self._world, self._roots = world, roots
         self._parties: dict[Key, tuple[Party, ...]] = {}
+        self._nudges = Nudges()
         roots.parties, roots.on_change = self._all_parties, self._wake_all
         world.identity.on_change = roots.wake
         self.controller = Controller("certificates", self.reconcile, settle=world.writer.settle)
@@ -91,9 +93,9 @@ class CertificateController:
                 break
             await self._carry_out(deployed, circle, plan, now)
         self._remember(key, circle.own)
-        await self._touch(deployed, circle)
+        again = await self._touch(deployed, circle)
         await self._record(deployed, circle, now)
-        return min(RESYNC, (plan.look_again - now).total_seconds()) if plan.look_again else RESYNC
+        return min(again, (plan.look_again - now).total_seconds()) if plan.look_again else again
 
     def _find(self, key: Key) -> _Deployed | None:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -177,22 +179,23 @@ class CertificateController:
             about = (VALKEY_NODES, node.metadata)
             self._world.recorder.event(about, "CertificateReplaced", note, type="Warning", action="Replace")
 
-    async def _touch(self, deployed: _Deployed, circle: Circle) -> None:
-        """Where a pod says that it shows something older, its kubelet is told to look."""
+    async def _touch(self, deployed: _Deployed, circle: Circle) -> float:
+        """Where a pod says that it shows something older, its kubelet is told to look; the time until the next."""
+        pauses = [RESYNC]
         for node, party in zip(deployed.nodes, circle.own, strict=True):
             if party.report is None or party.leaf is None:
                 continue
-            mark = self._world.vault.mark(_secret(node)).rpartition("/")[2]
+            (pod,) = self._pods(node)
             if party.report == Report(party.leaf.thumbprint, party.trust):
+                self._nudges.arrived(pod, TOUCHED)
                 continue
-            for pod in self._pods(node):
-                if pod.metadata.annotations.get(TOUCHED) != mark:
-                    await self._annotate(pod, mark)
-
-    async def _annotate(self, pod: Pod, mark: str) -> None:
-        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {TOUCHED: mark}}}
-        changed = await self._world.client.patch(PODS, pod.key, body, Pod)
-        self._world.caches.pods.store.put(changed)
+            mark = self._world.vault.mark(_secret(node)).rpartition("/")[2]
+            if value := self._nudges.value(pod, TOUCHED, mark):
+                body = {"metadata": {"uid": pod.metadata.uid, "annotations": {TOUCHED: value}}}
+                changed = await self._world.client.patch(PODS, pod.key, body, Pod)
+                self._world.caches.pods.store.put(changed)
+            pauses.append(self._nudges.pause(pod, TOUCHED) or RESYNC)
+        return min(pauses)
 
     async def _record(self, deployed: _Deployed, circle: Circle, now: datetime) -> None:
         """For people, and for the years after: which authority and leaves there are."""

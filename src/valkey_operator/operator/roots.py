@@ -27,7 +27,7 @@ from valkey_operator.pki.store import (
     Content,
     Root,
     leaf_rewritten,
-    lost_root,
+    lost_roots,
     roots_in,
     roots_rewritten,
     signer,
@@ -109,11 +109,10 @@ class RootController:
         return roots_in(after, now)
 
     async def _lost(self, ca: Custom, known: tuple[Root, ...]) -> tuple[Root, ...]:
-        """The root that we used last, if its Secret does not know it any more: others still show what it signed."""
-        used = ca.status.get("thumbprint", "")
-        if not used or used in {root.thumbprint for root in known}:
-            return ()
-        return lost_root(await self._world.vault.read(self._own_secret) or {}, used)
+        """Roots that we have used and their Secret does not know any more: others still show what they signed."""
+        used = {*ca.status.get("previous", ()), ca.status.get("thumbprint", "")}
+        missing = used - {"", *(root.thumbprint for root in known)}
+        return lost_roots(await self._world.vault.read(self._own_secret) or {}, missing) if missing else ()
 
     def _in_use(self, roots: tuple[Root, ...]) -> frozenset[str]:
         others = self.parties()
@@ -160,7 +159,8 @@ class RootController:
     async def _report(self, ca: Custom, roots: tuple[Root, ...], problem: str) -> None:
         newest = roots[-1].held if roots else None
         wrong = problem or (newest.fault if newest else "there is no root")
-        after = health(ca, wrong, "signs the authorities of all deployments") | dates(newest)
+        previous = {"previous": [root.thumbprint for root in roots[:-1]]} if roots[:-1] else {}
+        after = health(ca, wrong, "signs the authorities of all deployments") | dates(newest) | previous
         await self._world.writer.status(self._world.caches.authorities, ca, ca.status, after)
 
     def _secret(self, ca: Custom) -> Key:

@@ -6,7 +6,7 @@ needs them, under their thumbprints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -63,13 +63,12 @@ def roots_in(content: Content, now: datetime) -> tuple[Root, ...]:
     return (*(root for root in found if not newest or root.thumbprint != newest.thumbprint), *_one(newest))
 
 
-def lost_root(trust: Content, thumbprint: str) -> tuple[Root, ...]:
-    """One that is no longer in its own Secret, found in what somebody trusts."""
-    for link in _certificates(trust.get(TRUST, b"")):
-        root = _root({CERTIFICATE: link}, CERTIFICATE, None)
-        if root and root.thumbprint == thumbprint:
-            return (root,)
-    return ()
+def lost_roots(trust: Content, thumbprints: Collection[str]) -> tuple[Root, ...]:
+    """Those that are no longer in their own Secret, found in what somebody trusts; oldest first."""
+    links = ({CERTIFICATE: link} for link in _certificates(trust.get(TRUST, b"")))
+    found = [root for link in links if (root := _root(link, CERTIFICATE, None))]
+    missing = [root for root in found if root.thumbprint in thumbprints]
+    return tuple(sorted(missing, key=lambda root: root.held.not_before))
 
 
 def roots_rewritten(
