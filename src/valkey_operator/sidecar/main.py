@@ -45,7 +45,7 @@ async def run(settings: SidecarSettings) -> None:
     async with probes.opened(checks, settings.probe_port), asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         asyncio.get_running_loop().add_signal_handler(
-            signal.SIGTERM, lambda: group.create_task(_end(parts, outbox))
+            signal.SIGTERM, lambda: group.create_task(_end(parts, pod, outbox))
         )
 
 
@@ -72,8 +72,11 @@ def _operator(settings: SidecarSettings) -> OperatorIdentity:
     return OperatorIdentity(settings.operator_namespace, settings.trust_domain)
 
 
-async def _end(parts: list[asyncio.Task[None]], outbox: Outbox) -> None:
-    await outbox.emptied(PARTING)
+async def _end(parts: list[asyncio.Task[None]], pod: Pod, outbox: Outbox) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PARTING):
+            await pod.server_is_gone()
+            await outbox.emptied()
     for part in parts:
         part.cancel()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
@@ -54,7 +53,6 @@ class Outbox:
         """Returns when there is an event that was not in the last `waiting`."""
         await self._filled.wait()
 
-    async def emptied(self, limit: float) -> None:
-        """Returns when the operator knows all, or after the limit."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._emptied.wait(), limit)
+    async def emptied(self) -> None:
+        """Returns when the operator knows all."""
+        await self._emptied.wait()

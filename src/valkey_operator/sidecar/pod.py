@@ -40,6 +40,8 @@ class Pod:
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
         self._server: LivingServer | None = None
+        self._is_gone = asyncio.Event()
+        self._is_gone.set()
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
         self._is_allowed = False
@@ -57,6 +59,7 @@ class Pod:
     async def _watch(self, process: ServerProcess) -> None:
         log.info("the server runs as process %d", process.pid)
         self._waits_for = ""
+        self._is_gone.clear()
         password = (self._settings.users / "sidecar-password").read_text().strip()
         self._server = LivingServer(process, self._settings.run / files.SOCKET, USER, password)
         self._server.on_look = self._see_changes
@@ -64,6 +67,7 @@ class Pod:
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
+        self._is_gone.set()
         log.warning("the server has ended")
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
@@ -101,6 +105,10 @@ class Pod:
 
     def running_server(self) -> LivingServer | None:
         return self._server
+
+    async def server_is_gone(self) -> None:
+        """Returns when no server runs, and that has been told."""
+        await self._is_gone.wait()
 
     def why_not_ready(self) -> str | None:
         if self._server is None:

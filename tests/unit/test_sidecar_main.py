@@ -1,0 +1,115 @@
+"""The whole sidecar beside a real server, without a pod: what the operator hears of it, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shlex
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.heartbeats import KEY, Operator, eventually, operator, started
+from tests.mtls import ISSUING, material
+from tests.server_programs import server_command
+from tests.sidecar_program import CONFIG, PASSWORD, UID, USERS, prepare, settings
+from tests.unit.test_contract_mtls_reload import mount
+from valkey_operator.contract.mtls import thumbprints
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.render.scripts import ENTRY_POINT
+from valkey_operator.render.users import SIDECAR
+from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.sidecar import main
+from valkey_operator.sidecar.files import SOCKET
+from valkey_operator.valkey.connection import Connection
+
+Kind = contract.Event.Kind
+
+
+@pytest.fixture
+async def leader() -> AsyncIterator[Operator]:
+    made = operator(1, leader=1)
+    async with started(made):
+        yield made
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, operator_address: str
+) -> AsyncIterator[tuple[Process, Process, SidecarSettings]]:
+    """A server, behind the pod's own entry point, and its sidecar."""
+    place = settings(folder, operator_address)
+    prepare(place)
+    script = ENTRY_POINT.replace("/run/valkey", str(place.run)).replace("cd /data", f"cd {place.data}")
+    script = script.replace("exec valkey-server", f"exec {shlex.join(server_command())}")
+    quiet = asyncio.subprocess.DEVNULL
+    server = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=quiet, stderr=quiet)
+    program = (sys.executable, "-m", "tests.sidecar_program", str(folder), operator_address)
+    sidecar = await asyncio.create_subprocess_exec(*program)
+    try:
+        yield server, sidecar, place
+    finally:
+        for process in (sidecar, server):
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def kinds(leader: Operator) -> list[Kind]:
+    return [event.kind for event in leader.events]
+
+
+async def test_the_operator_hears_of_everything_at_once(leader: Operator, tmp_path: Path) -> None:
+    async with running(tmp_path, str(leader.address)) as (server, sidecar, place):
+        await eventually(lambda: Kind.KIND_SERVER_STARTED in kinds(leader), 30)
+        _is_seen_as_it_is(leader)
+        await _changes_its_role(leader, place)
+        await _shows_a_new_certificate(leader, place)
+        server.kill()
+        await server.wait()
+        sidecar.terminate()  # as the kubelet does right after the server's end
+        await asyncio.wait_for(sidecar.wait(), 5)
+    assert kinds(leader)[-1] == Kind.KIND_SERVER_DIED
+    assert not leader.heard[-1].HasField("server")
+    assert leader.heard[-1].fingerprints.config == ""
+    assert [kinds(leader).count(kind) for kind in set(kinds(leader))] == [1] * 4
+
+
+def _is_seen_as_it_is(leader: Operator) -> None:
+    seen = leader.heard[-1]
+    assert (seen.node, seen.pod_uid) == (KEY.name, UID)
+    assert seen.fingerprints.config == hashlib.sha256(CONFIG.encode()).hexdigest()
+    assert seen.fingerprints.users == hashlib.sha256(USERS.encode()).hexdigest()
+    assert len(seen.fingerprints.sidecar_certificate) == 64
+    assert seen.fingerprints.trust == thumbprints(ISSUING.root.certificate)[0]
+    assert 0 < seen.disk.free_bytes < seen.disk.size_bytes
+
+
+async def _changes_its_role(leader: Operator, place: SidecarSettings) -> None:
+    await eventually((place.run / SOCKET).exists)
+    connection = await Connection.open(place.run / SOCKET, SIDECAR, PASSWORD)
+    await asyncio.sleep(1.2)  # so that it was seen as a primary
+    await connection.call("REPLICAOF", "127.0.0.1", 1)
+    assert await eventually(lambda: Kind.KIND_ROLE_CHANGED in kinds(leader)) < 2.5
+    assert leader.events[-1].message == "from master to slave"
+    assert leader.heard[-1].server.role == contract.ROLE_REPLICA
+    connection.close()
+
+
+async def _shows_a_new_certificate(leader: Operator, place: SidecarSettings) -> None:
+    new = material(ISSUING.node())
+    mount(place.identity, "..2", new)
+    assert await eventually(lambda: Kind.KIND_CERTIFICATE_RELOADED in kinds(leader)) < 2.5
+    assert leader.heard[-1].fingerprints.sidecar_certificate == thumbprints(new.certificate)[0]
+
+
+async def test_without_an_operator_it_works_and_ends_soon(tmp_path: Path) -> None:
+    async with running(tmp_path, "127.0.0.1:1") as (server, sidecar, place):
+        await eventually((place.run / SOCKET).exists, 30)
+        server.kill()
+        sidecar.terminate()
+        await asyncio.wait_for(sidecar.wait(), main.PARTING + 2)
