@@ -22,11 +22,12 @@ class Volume:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._notes = folder / NOTES
+        self._manifest = folder / "appendonlydir" / "appendonly.aof.manifest"
         self._notes.mkdir(exist_ok=True)
 
     def seen(self) -> Disk:
         snapshot = self._folder / "dump.rdb"
-        manifest = self._folder / "appendonlydir" / "appendonly.aof.manifest"
+        manifest = self._manifest
         facts = read_snapshot_facts(snapshot)
         run = self._read("run")
         return Disk(
@@ -38,10 +39,32 @@ class Volume:
             offset=int(facts.get("repl-offset", "0")),
         )
 
+    def starts_with_log(self, wanted: bool) -> bool:
+        """Whether to start from the append-only file; a change of that is made live, after the start.
+
+        A server that starts with the log on loads nothing else, and one with it off ignores the log: started in
+        another mode than the last run's, it would come up empty, or with data that is long past.
+        """
+        was = self._read("run").get("appendonly")
+        if was is None or was == wanted:
+            return wanted
+        has_old_log = wanted and _is_filled(self._manifest)
+        return bool(was) if self.seen().has_data or has_old_log else wanted
+
+    @property
+    def is_log_whole(self) -> bool:
+        """The log alone holds all data of the last run, or of this one."""
+        return bool(self._read("run").get("appendonly"))
+
     def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
         """Before each start: from now on the last stop is not a clean one any more."""
         (self._notes / "clean").unlink(missing_ok=True)
-        self._write("run", {"appendonly": appendonly, "synced_always": synced_always})
+        self.note_run(appendonly=appendonly, synced_always=synced_always)
+
+    def note_run(self, *, appendonly: bool, synced_always: bool) -> None:
+        noted = {"appendonly": appendonly, "synced_always": synced_always}
+        if noted != self._read("run"):
+            self._write("run", noted)
 
     def note_clean_stop(self) -> None:
         """After the server has ended by our own order, without an error."""

@@ -6,15 +6,19 @@ needs it and nowhere else.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.valkey import config_file
 
 SOCKET = "valkey.sock"
 CONFIG = "valkey.conf"
 USERS = "users.acl"
+IN_FORCE = "in-force.json"
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,17 @@ class ServerFiles:
     synced_always: bool
 
 
-def write(settings: SidecarSettings, primary: str) -> ServerFiles:
+StartsWithLog = Callable[[bool], bool]
+
+
+def write(settings: SidecarSettings, primary: str, starts_with_log: StartsWithLog = bool) -> ServerFiles:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
+    rendered = (settings.config / CONFIG).read_text()
+    said = config_file.parse(rendered)
+    appendonly = starts_with_log(said.get("appendonly") == "yes")
+    said["appendonly"] = "yes" if appendonly else "no"
     own = [
+        f"appendonly {said['appendonly']}",
         f"dir {settings.data}",
         f"unixsocket {settings.run / SOCKET}",
         "unixsocketperm 700",
@@ -37,10 +49,8 @@ def write(settings: SidecarSettings, primary: str) -> ServerFiles:
     if primary != settings.node:
         own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
     write_users(settings)
-    rendered = (settings.config / CONFIG).read_text().rstrip("\n")
-    _replace(settings.run / CONFIG, "\n".join([rendered, *own, ""]))
-    said = directives(settings)
-    appendonly = said.get("appendonly") == "yes"
+    _replace(settings.run / CONFIG, "\n".join([rendered.rstrip("\n"), *own, ""]))
+    note_in_force(settings, said)
     return ServerFiles(appendonly, appendonly and said.get("appendfsync") == "always")
 
 
@@ -49,10 +59,21 @@ def write_users(settings: SidecarSettings) -> None:
 
 
 def directives(settings: SidecarSettings) -> dict[str, str]:
-    """What the operator rendered, the last of each name."""
-    lines = (settings.config / CONFIG).read_text().splitlines()
-    pairs = (line.strip().partition(" ") for line in lines if line.strip() and not line.startswith("#"))
-    return {name.lower(): value.strip() for name, _, value in pairs}
+    """What the operator rendered, as it is mounted now."""
+    return config_file.parse((settings.config / CONFIG).read_text())
+
+
+def in_force(settings: SidecarSettings) -> dict[str, str]:
+    """The directives of the operator that the running server has; none before its first start."""
+    try:
+        noted: dict[str, str] = json.loads((settings.run / IN_FORCE).read_text())
+    except FileNotFoundError:
+        return {}
+    return noted
+
+
+def note_in_force(settings: SidecarSettings, directives: Mapping[str, str]) -> None:
+    _replace(settings.run / IN_FORCE, json.dumps(directives, sort_keys=True))
 
 
 def _replace(file: Path, content: str) -> None:

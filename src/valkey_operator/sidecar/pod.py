@@ -15,8 +15,11 @@ from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import files, gate, observer
 from valkey_operator.sidecar.disk import Volume
 from valkey_operator.sidecar.door import Door, Visitor
+from valkey_operator.sidecar.live_config import LiveConfig
+from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
+from valkey_operator.valkey.connection import Refused, Silent
 
 USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
@@ -38,6 +41,8 @@ class Pod:
         self._server: LivingServer | None = None
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
+        self._config = LiveConfig(settings)
+        self._log_mode = LogMode(self._volume)
         self._is_allowed = False
         self._sequence = 0
         self._run = time.time_ns() // 1_000_000
@@ -54,12 +59,28 @@ class Pod:
         log.info("the server runs as process %d", process.pid)
         self._waits_for = ""
         password = (self._settings.users / "sidecar-password").read_text().strip()
-        self._server = LivingServer(process, self._settings.run / files.SOCKET, USER, password)
+        socket = self._settings.run / files.SOCKET
+        self._config = LiveConfig(self._settings)
+        self._server = LivingServer(process, socket, USER, password, self._follow_config)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
         log.warning("the server has ended")
+
+    async def _follow_config(self, server: LivingServer) -> None:
+        """What cannot be set now is tried again with the next look."""
+        try:
+            # First: what is noted must hold while the change is being made, too.
+            saves = bool(self._config.directives.get("save"))
+            await self._log_mode.follow(server, saves=saves, synced_always=self._config.is_synced_always)
+            changed = await self._config.follow(server)
+        except (Silent, Refused) as error:
+            log.warning("the configuration was not followed: %s", error)
+            return
+        if changed:
+            waiting = ", ".join(self._config.needs_restart) or self._config.refused or "all is in force"
+            self._tell(contract.Event.KIND_CONFIG_CHANGED, waiting)
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
@@ -70,7 +91,7 @@ class Pod:
                 self._tell(contract.Event.KIND_GATE_CLOSED, verdict.reason)
             await asyncio.sleep(LOOK_AGAIN)
         record = Record(self.record.epoch, verdict.primary)
-        written = files.write(self._settings, verdict.primary)
+        written = files.write(self._settings, verdict.primary, self._volume.starts_with_log)
         self._volume.note_start(appendonly=written.appendonly, synced_always=written.synced_always)
         self._volume.note_record(record)
         self._opened_by, self._is_allowed = verdict.rule, False
@@ -115,6 +136,12 @@ class Pod:
             gate=contract.Gate(waits_for=self._waits_for, opened_by=self._opened_by),
             record=observer.record(self.record),
             disk=observer.disk(self._volume.seen()),
+            fingerprints=contract.Fingerprints(config=self._config.in_force if info is not None else ""),
+            configuration=contract.Configuration(
+                mounted=self._config.mounted,
+                needs_restart=self._config.needs_restart,
+                refused=self._config.refused,
+            ),
             not_ready=self.why_not_ready() or "",
         )
 
