@@ -15,6 +15,7 @@ from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.kube.writer import Writer
+from valkey_operator.operator.calls import LastSeen, Sidecars
 from valkey_operator.operator.node import NodeController
 from valkey_operator.operator.valkey import ValkeyController
 from valkey_operator.operator.world import World, caches
@@ -35,7 +36,8 @@ async def converge(way: Access, namespace: str) -> None:
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
         writer = Writer(client, "valkey-operator")
         world = World(settings, client, caches(runtime, settings), writer, Recorder(client, "test", "test"))
-        controllers = [made(world).controller for made in (NodeController, ValkeyController)]
+        nodes = NodeController(world, LastSeen(), Sidecars(lambda: None, "valkey.io"))
+        controllers = [nodes.controller, ValkeyController(world).controller]
         for controller in controllers:
             runtime.add(controller)
         async with running(runtime.run()):

@@ -28,7 +28,7 @@ def wanted(name: str = NODE.node, kind: str = NODE.kind) -> Custom:
 
 
 def running(uid: str = "u1", address: str = "127.0.0.1") -> Pod:
-    return Pod(Metadata(name="p", uid=uid), PodStatus(pod_ip=address))
+    return Pod(Metadata(name="p", uid=uid), status=PodStatus(pod_ip=address))
 
 
 @pytest.fixture

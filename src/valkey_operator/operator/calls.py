@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from valkey_operator.contract.channel import PORT, Unanswered, answered, opened
 from valkey_operator.contract.identity import KINDS, NodeIdentity, Scope
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeStub
+from valkey_operator.kube.objects import Key
 from valkey_operator.operator.seen import Custom, Pod
 
 OBSERVE_LIMIT = 3.0
@@ -61,6 +63,25 @@ class Sidecars:
         peer = identity_of(node, self._trust_domain)
         async with self._slots, opened(pod.status.pod_ip, credentials, peer, self._port) as channel:
             yield NodeStub(channel)
+
+
+@dataclass(frozen=True)
+class Heard:
+    observation: contract.Observation
+
+
+class LastSeen:
+    """What was answered last, by node."""
+
+    def __init__(self) -> None:
+        self._heard: dict[Key, Heard] = {}
+
+    def get(self, key: Key) -> Heard | None:
+        return self._heard.get(key)
+
+    def take(self, key: Key, observation: contract.Observation) -> str:
+        self._heard[key] = Heard(observation)
+        return ""
 
 
 def identity_of(node: Custom, trust_domain: str) -> NodeIdentity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from valkey_operator.contract.identity import TRUST_DOMAIN
 from valkey_operator.kube import access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
@@ -11,6 +12,7 @@ from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.kube.writer import Writer
+from valkey_operator.operator.calls import LastSeen, Sidecars
 from valkey_operator.operator.node import NodeController
 from valkey_operator.operator.valkey import ValkeyController
 from valkey_operator.operator.world import World, caches
@@ -30,7 +32,9 @@ async def run(settings: OperatorSettings) -> None:
             recorder = Recorder(client, MANAGER, settings.identity)
             world = World(settings, client, caches(runtime, settings), Writer(client, MANAGER), recorder)
             runtime.beside(recorder.run)
-            for made in (NodeController(world), ValkeyController(world)):
+            # Until somebody issues the operator a certificate, no sidecar can be asked.
+            nodes = NodeController(world, LastSeen(), Sidecars(lambda: None, TRUST_DOMAIN))
+            for made in (nodes, ValkeyController(world)):
                 runtime.add(made.controller)
             async with health.opened({}, runtime.checks(), port=settings.health_port):
                 await runtime.run()

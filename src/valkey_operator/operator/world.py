@@ -21,7 +21,7 @@ from valkey_operator.kube.resources import (
 )
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.kube.writer import Writer
-from valkey_operator.operator.seen import DEFAULTS, VALKEY_NODES, VALKEYS, Custom, Pod
+from valkey_operator.operator.seen import DEFAULTS, VALKEY_NODES, VALKEYS, Claim, Custom, Pod
 from valkey_operator.render import marks
 from valkey_operator.settings.operator import OperatorSettings
 
@@ -44,7 +44,7 @@ class Caches:
     services: Informer[ManagedObject]
     config_maps: Informer[ManagedObject]
     secrets: Informer[ManagedObject]
-    claims: Informer[ManagedObject]
+    claims: Informer[Claim]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         services=made(SERVICES),
         config_maps=made(CONFIG_MAPS),
         secrets=made(SECRETS),
-        claims=made(VOLUME_CLAIMS),
+        claims=runtime.informer(VOLUME_CLAIMS, Claim, settings.namespaces, OURS),
     )
     found.pods.store.add_index(BY_NODE, lambda pod: _labelled(pod.metadata.labels.get(marks.NODE)))
     found.nodes.store.add_index(
