@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -85,8 +86,8 @@ async def test_without_a_certificate_nobody_is_asked() -> None:
 
 async def test_one_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "OBSERVE_LIMIT", 0.3)
-    async with await asyncio.start_server(lambda _r, _w: asyncio.sleep(5), "127.0.0.1", 0) as silent:
-        port = silent.sockets[0].getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
         asking = Sidecars(lambda: OPERATORS, NODE.trust_domain, port).observe(wanted(), running())
         with pytest.raises(Unanswered, match="no answer within"):
             await asyncio.wait_for(asking, 5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -221,6 +223,25 @@ async def test_a_log_that_is_turned_off_counts_until_a_snapshot_was_taken(folder
         await eventually(lambda: not node.pod.observe().disk.has_append_only_file, 15)
         await node.crash()
         assert await node.ask("GET", "a") == "1"
+
+
+async def test_a_second_pod_of_the_node_stays_behind_its_gate_until_the_first_has_ended(folder: Path) -> None:
+    async with running(folder, "9.1", BASE) as first:
+        run = folder / "second"
+        run.mkdir()
+        settings = dataclasses.replace(first.settings, run=run, pod_uid="another")
+        second = Pod(settings, lambda _kind, _message: None)
+        visitor = asyncio.create_task(second.run())
+        shell = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", f"echo $$ >{run}/pid; read -r w <{run}/gate"
+        )
+        await eventually(lambda: "another pod of this node" in (second.why_not_ready() or ""), 10)
+        held = first.pod._volume._lock
+        assert held is not None
+        os.close(held)  # as its end does
+        assert await asyncio.wait_for(shell.wait(), 10) == 0
+        visitor.cancel()
+        await asyncio.gather(visitor, return_exceptions=True)
 
 
 def test_what_to_tell_the_server() -> None:

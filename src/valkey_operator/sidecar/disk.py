@@ -5,6 +5,7 @@ Notes of our own are beside the data, in `.valkey-operator/`; each is written wh
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from valkey_operator.model.gate import Disk, Record
 
 NOTES = ".valkey-operator"
+# Opened by the sidecar's supervisor: a lock on it outlives a sidecar that starts again.
+LOCK = 9
 AUXILIARY = 0xFA
 
 
@@ -24,6 +27,21 @@ class Volume:
         self._notes = folder / NOTES
         self._manifest = folder / "appendonlydir" / "appendonly.aof.manifest"
         self._notes.mkdir(exist_ok=True)
+        self._lock: int | None = None
+
+    def lock(self) -> bool:
+        """Whether the volume is this pod's alone, which it is until the pod's end.
+
+        Of two pods of one node only one gets it: on one machine by its kernel; on two, a volume for one machine is
+        not there a second time.
+        """
+        if self._lock is None:
+            self._lock = _inherited(self._notes / "lock")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def seen(self) -> Disk:
         snapshot = self._folder / "dump.rdb"
@@ -98,6 +116,19 @@ class Volume:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _inherited(file: Path) -> int:
+    """The supervisor's descriptor, or one of our own where there is no supervisor."""
+    own = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        is_same = os.path.sameopenfile(LOCK, own)
+    except OSError:
+        is_same = False
+    if not is_same:
+        return own
+    os.close(own)
+    return LOCK
 
 
 def _is_filled(file: Path) -> bool:

@@ -25,6 +25,7 @@ USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
+HELD = "another pod of this node holds its volume: waits until that one has ended"
 log = logging.getLogger(__name__)
 
 Tell = Callable[[contract.Event.Kind, str], None]
@@ -57,6 +58,8 @@ class Pod:
 
     async def _watch(self, process: ServerProcess) -> None:
         log.info("the server runs as process %d", process.pid)
+        if not self._volume.lock():  # one that ran before this sidecar: it is watched all the same
+            log.error("another pod of this node holds the volume of the server that runs here")
         self._waits_for = ""
         password = (self._settings.users / "sidecar-password").read_text().strip()
         socket = self._settings.run / files.SOCKET
@@ -84,7 +87,7 @@ class Pod:
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
-        while isinstance(verdict := gate.decide(self._start()), gate.Closed):
+        while isinstance(verdict := self._verdict(), gate.Closed):
             if verdict.reason != self._waits_for:
                 log.warning("the server may not start: %s", verdict.reason)
                 self._waits_for = verdict.reason
@@ -98,6 +101,10 @@ class Pod:
         role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
         return visitor.let_in()
+
+    def _verdict(self) -> gate.Verdict:
+        """A second pod of this node stays behind its gate, whatever the rules say."""
+        return gate.decide(self._start()) if self._volume.lock() else gate.Closed(HELD)
 
     def _start(self) -> Start:
         seen, record = self._volume.seen(), self.record
