@@ -1,9 +1,10 @@
-"""Asks real servers which directives they know and what they take, and writes it down for the validation.
+"""Asks real servers which directives they know, what they take and what they are by themselves, and writes it down.
 
     uv run python -m tools.directives
 
 Every directive that a server lists is set to nonsense, and the server's own refusal tells its type. Run it when a
-version of Valkey is added; the result is src/valkey_operator/api/directives.json.
+version of Valkey is added; the results are api/directives.json, for the validation, and valkey/defaults.json, for
+live changes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from devcluster.waiting import until
 from tests.server_programs import server_command
 
 VERSIONS = ("8.0", "8.1", "9.1")
-TARGET = Path(__file__).resolve().parents[1] / "src" / "valkey_operator" / "api" / "directives.json"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "valkey_operator"
+TARGET = SOURCE / "api" / "directives.json"
+DEFAULTS = SOURCE / "valkey" / "defaults.json"
+# Told to the servers we ask: not what they are by themselves.
+GIVEN = ("bind", "port", "dir", "save")
 NONSENSE = "§"
 REFUSALS = {
     "couldn't be parsed into an integer": "integer",
@@ -34,17 +39,26 @@ REFUSALS = {
 
 def main() -> None:
     found: dict[str, dict[str, Any]] = {}
+    usual: dict[str, set[str]] = {}
     for number, version in enumerate(VERSIONS):
-        for name, facts in _ask(version, 21_600 + number).items():
+        for name, (value, facts) in _ask(version, 21_600 + number).items():
+            usual.setdefault(name, set()).add(value)
             entry = found.setdefault(name, {"versions": []})
             entry["versions"].append(version)
             entry.update(facts)
-    lines = [f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found)]
-    TARGET.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    _write(TARGET, found)
+    same = {name: values for name, values in usual.items() if name not in GIVEN and len(values) == 1}
+    _write(DEFAULTS, {name: values.pop() for name, values in same.items()})
     print(f"wrote {len(found)} directives of {', '.join(VERSIONS)} to {TARGET.name}")
 
 
-def _ask(version: str, port: int) -> dict[str, dict[str, Any]]:
+def _write(target: Path, content: dict[str, Any]) -> None:
+    lines = [f"{json.dumps(name)}: {json.dumps(content[name])}" for name in sorted(content)]
+    target.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _ask(version: str, port: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Of each directive what it is at first, and what it takes."""
     with tempfile.TemporaryDirectory() as folder:
         place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", folder, "--save", ""]
         with subprocess.Popen([*server_command(version), *place], stdout=subprocess.DEVNULL) as server:
@@ -52,7 +66,7 @@ def _ask(version: str, port: int) -> dict[str, dict[str, Any]]:
                 client = valkey.Valkey(port=port, decode_responses=True)
                 until(lambda: _answers(client), f"an answer of Valkey {version}", 20)
                 listed = dict(client.config_get("*"))  # type: ignore[arg-type] # the synchronous client answers at once
-                return {name: _facts(client, name, value) for name, value in listed.items()}
+                return {name: (value, _facts(client, name, value)) for name, value in listed.items()}
             finally:
                 server.terminate()
 

@@ -25,6 +25,7 @@ def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
         ({"cluster-announce-ip": "1.2.3.4"}, "the operator announces each server's address"),
         ({"maxmemory-polcy": "noeviction"}, "maxmemory-polcy is no directive of Valkey; did you mean maxmemory-pol"),
         ({"qqqqqq": 1}, "qqqqqq is no directive of Valkey"),
+        ({"maxmemory-policy": "noeviction\nport 1"}, "maxmemory-policy has a line break in it"),
         ({"timeout": "soon"}, "timeout is soon; it must be a whole number"),
         ({"appendonly": "maybe"}, "appendonly is maybe; it must be yes or no"),
         ({"maxmemory": "lots"}, "maxmemory is lots; it must be a size such as 100mb"),

@@ -30,7 +30,6 @@ def test_a_plain_one_is_taken() -> None:
         ({"auth": {"password": {"secret": {"name": "a", "key": "b"}}}}, "spec.auth"),
         ({"exporter": {"enabled": True}}, "spec.exporter"),
         ({"readService": {"enabled": True}}, "spec.readService"),
-        ({"persistence": {"reclaimPolicy": "Delete"}}, "spec.persistence.reclaimPolicy Delete"),
     ],
 )
 def test_what_cannot_be_done_yet_is_said_and_not_ignored(spec: dict[str, Any], named: str) -> None:

@@ -94,9 +94,25 @@ def test_a_directive_for_a_field(spec: dict[str, Any], line: str) -> None:
     assert line in valkey_conf(deployment(**spec)).splitlines()
 
 
-def test_what_people_set_stands_last_and_so_wins() -> None:
-    lines = valkey_conf(deployment(config={"appendonly": "yes"})).splitlines()
-    assert [line for line in lines if line.startswith("appendonly ")] == ["appendonly no", "appendonly yes"]
+@pytest.mark.parametrize(
+    ("config", "lines"),
+    [
+        ({"appendonly": "yes"}, ["appendonly yes"]),
+        ({"appendonly": True}, ["appendonly yes"]),
+        ({"save": ""}, ['save ""']),
+        ({"save": "60 1"}, ["save 60 1"]),
+        ({"hz": 20}, ["hz 20"]),
+        (
+            {"client-output-buffer-limit": ["normal 0 0 0", "pubsub 1mb 1mb 1"]},
+            ["client-output-buffer-limit normal 0 0 0 pubsub 1mb 1mb 1"],
+        ),
+        ({"loadmodule": ["/a.so x", "/b.so"]}, ["loadmodule /a.so x", "loadmodule /b.so"]),
+    ],
+)
+def test_what_people_set_stands_there_once_and_wins(config: dict[str, Any], lines: list[str]) -> None:
+    text = valkey_conf(deployment(config=config)).splitlines()
+    name = lines[0].split(" ")[0]
+    assert [line for line in text if line.split(" ")[0] == name] == lines
 
 
 def test_the_users_file_names_the_default_user_and_holds_no_password() -> None:

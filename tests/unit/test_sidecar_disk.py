@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from valkey_operator.model.gate import Disk, Record
+from valkey_operator.render.scripts import SUPERVISOR
 from valkey_operator.sidecar.disk import Volume, read_snapshot_facts
 
 
@@ -76,3 +80,66 @@ def test_the_record_outlives_the_sidecar_and_garbage_is_no_record(tmp_path: Path
     assert Volume(tmp_path).record == Record(7, "a")
     (tmp_path / ".valkey-operator" / "record").write_text("{half")
     assert Volume(tmp_path).record == Record()
+
+
+def test_of_two_pods_of_one_node_one_has_the_volume(tmp_path: Path) -> None:
+    first, second = Volume(tmp_path), Volume(tmp_path)
+    assert first.lock()
+    assert first.lock()
+    assert not second.lock()
+    assert first._lock is not None
+    os.close(first._lock)
+    assert second.lock()
+
+
+TAKE_AND_END = """
+import pathlib, sys
+from valkey_operator.sidecar.disk import Volume
+sys.exit(0 if Volume(pathlib.Path(sys.argv[1])).lock() else 1)
+"""
+
+
+def test_a_lock_is_held_while_the_next_sidecar_starts(tmp_path: Path) -> None:
+    """By the very lines of the supervisor: it opens the file, and each sidecar inherits it."""
+    opening = [line for line in SUPERVISOR.splitlines() if "lock" in line]
+    script = "\n".join([*opening, f'"{sys.executable}" -c "$1" "$2"', "echo $?", "read -r _", ""])
+    script = script.replace("/data/", f"{tmp_path}/")
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script, "sh", TAKE_AND_END, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as supervisor:  # fmt: skip
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "0\n"
+        # That sidecar has ended, and its supervisor still lives.
+        assert not Volume(tmp_path).lock()
+        supervisor.communicate("\n", timeout=10)
+    assert Volume(tmp_path).lock()
+
+
+@pytest.mark.parametrize(
+    ("last", "wanted", "files", "starts"),
+    [
+        (None, True, [], True),
+        (None, False, [], False),
+        (True, True, ["log"], True),
+        (False, True, ["snapshot"], False),
+        (False, True, ["log"], False),
+        (False, True, ["log", "snapshot"], False),
+        (False, True, [], True),
+        (True, False, ["log"], True),
+        (True, False, [], False),
+        (None, True, ["log"], True),
+    ],
+)
+def test_a_server_starts_from_what_the_last_one_has_written(
+    tmp_path: Path, last: bool | None, wanted: bool, files: list[str], starts: bool
+) -> None:
+    volume = Volume(tmp_path)
+    if last is not None:
+        volume.note_start(appendonly=last, synced_always=False)
+    (tmp_path / "appendonlydir").mkdir()
+    if "log" in files:
+        (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("x")
+    if "snapshot" in files:
+        (tmp_path / "dump.rdb").write_text("x")
+    assert volume.starts_with_log(wanted) is starts

@@ -10,6 +10,7 @@ import pytest
 
 from tests.sidecar_program import CONFIG, USERS, prepare, settings
 from valkey_operator.sidecar import files
+from valkey_operator.valkey import config_file
 
 
 def sha256(text: str) -> str:
@@ -18,15 +19,15 @@ def sha256(text: str) -> str:
 
 def test_what_is_in_force_is_what_the_server_has_read_not_what_is_mounted(tmp_path: Path) -> None:
     prepare(place := settings(tmp_path, "operator:9444"))
-    assert files.in_force(place, files.CONFIG) == ""
+    assert files.in_force(place) == {}
     files.write(place, place.node)
     (place.config / "valkey.conf").write_text(CONFIG + "maxmemory 1gb\n")
     (place.users / "users.acl").write_text(USERS + "user more on nopass\n")
     files.write_users(place)  # and the server refuses to load them
-    assert files.in_force(place, files.CONFIG) == sha256(CONFIG)
-    assert files.in_force(place, files.USERS) == sha256(USERS)
+    assert files.in_force(place) == config_file.parse(CONFIG)
+    assert files.users_in_force(place) == sha256(USERS)
     files.note_users(place)
-    assert files.in_force(place, files.USERS) == sha256(USERS + "user more on nopass\n")
+    assert files.users_in_force(place) == sha256(USERS + "user more on nopass\n")
 
 
 def test_a_clock_that_is_put_back_makes_no_run_look_older(

@@ -8,7 +8,8 @@ import pytest
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
-from valkey_operator.sidecar.orders import FENCED, Orders
+from valkey_operator.sidecar.live_config import FENCED
+from valkey_operator.sidecar.orders import Orders
 from valkey_operator.valkey.connection import Refused, Silent
 
 

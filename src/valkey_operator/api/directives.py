@@ -82,6 +82,8 @@ def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     )
     if owner:
         return f"{name} is the operator's: {owner}"
+    if _has_line_break(value):
+        return f"{name} has a line break in it; a directive is one line"
     if name in FILE_ONLY:
         return None
     directive = known().get(name)
@@ -91,6 +93,12 @@ def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     if version in _versions() and version not in directive["versions"]:
         return f"{name} is not known to Valkey {version}, only to {', '.join(directive['versions'])}"
     return _wrong_value(name, value, directive)
+
+
+def _has_line_break(value: JsonValue) -> bool:
+    """It would smuggle in another directive, one of the operator's own among them."""
+    parts = value if isinstance(value, list) else [value]
+    return any(mark in part for part in parts if isinstance(part, str) for mark in "\n\r\0")
 
 
 def _versions() -> set[str]:

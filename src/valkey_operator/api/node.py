@@ -31,6 +31,9 @@ class NodePersistence(Model):
     storage_class_name: SubdomainName | None = None
     """Its storage class."""
 
+    reclaim_policy: Literal["Retain", "Delete"] | None = None
+    """What happens to it when the deployment is deleted; default Retain."""
+
 
 class NodeCluster(Model):
     """Whether the server speaks the cluster protocol."""
@@ -82,6 +85,9 @@ class ValkeyNodeStatus(Status):
 
     pod_name: ShortText | None = None
     """Its pod."""
+
+    pod_uid: ShortText | None = Field(default=None, alias="podUID")
+    """The very pod that the operator deals with: the first one, until it is gone for sure."""
 
     pod_ip: Address | None = Field(default=None, alias="podIP")
     """The pod's address."""

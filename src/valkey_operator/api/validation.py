@@ -120,10 +120,16 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
         )
 
 
-def quantity_bytes(quantity: Any) -> int | None:
-    """An amount as the core API writes it, in bytes; None for nonsense."""
+def amount(quantity: Any) -> Decimal | None:
+    """As the core API writes it, such as 500m or 1Gi; None for nonsense."""
     match = QUANTITY.fullmatch(str(quantity))
-    return int(Decimal(match[1]) * UNITS[match[2] or ""]) if match else None
+    return Decimal(match[1]) * UNITS[match[2] or ""] if match else None
+
+
+def quantity_bytes(quantity: Any) -> int | None:
+    """An amount in whole bytes; None for nonsense."""
+    found = amount(quantity)
+    return None if found is None else int(found)
 
 
 def validity_span(validity: str) -> timedelta:

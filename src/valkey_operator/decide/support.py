@@ -37,6 +37,5 @@ def _not_yet(deployment: Deployment) -> list[str]:
         "spec.sentinel": bool(deployment.value("sentinel")),
         "spec.exporter": bool(deployment.value("exporter.enabled")),
         "spec.readService": bool(deployment.value("readService.enabled")),
-        "spec.persistence.reclaimPolicy Delete": deployment.value("persistence.reclaimPolicy") == "Delete",
     }
     return [name for name, is_asked in asked.items() if is_asked]

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from valkey_operator.kube import errors, ownership
-from valkey_operator.kube.client import Client, JsonObject, decode
+from valkey_operator.kube.client import Body, Client, JsonObject, decode
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key, ManagedObject, ObjectT
 from valkey_operator.kube.ownership import Difference, Path
@@ -85,6 +85,19 @@ class Writer:
         if compare:
             metadata["resourceVersion"] = seen.metadata.resource_version
         return await self._send(informer, seen.key, {"metadata": metadata, "status": after}, True, "status")
+
+    async def patch(
+        self, informer: Informer[ObjectT], seen: ObjectT, body: Body, *, form: Literal["merge", "json"],
+        subresource: str = "",
+    ) -> ObjectT:  # fmt: skip
+        """Change some fields of what somebody else has made; the body must name its UID."""
+        with self._in_doubt(informer, seen.key):
+            item = await self._client.patch(
+                informer.resource, seen.key, body, informer.type, form=form, subresource=subresource,
+                manager=self._manager,
+            )  # fmt: skip
+        informer.store.put(item)
+        return item
 
     async def delete(self, informer: Informer[ObjectT], seen: ObjectT) -> None:
         """Delete the very object that was seen."""

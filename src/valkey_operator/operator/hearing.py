@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from valkey_operator.contract.identity import KINDS, NodeIdentity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.operator import heartbeats
+from valkey_operator.operator.calls import identity_of
 from valkey_operator.operator.heartbeats import CurrentPod, Leadership
+from valkey_operator.operator.node import is_managed
 from valkey_operator.operator.observations import Events
 from valkey_operator.operator.world import BY_NODE, World
-from valkey_operator.render import marks
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +43,9 @@ class Hearing:
         node = self._world.caches.nodes.store.get(key)
         found = self._world.caches.pods.store.by(BY_NODE, key.name)
         pods = [pod for pod in found if pod.metadata.namespace == key.namespace]
-        if node is None or len(pods) != 1:
+        if node is None or not is_managed(node) or len(pods) != 1:
             return None
-        kinds = [each.kind for each in node.metadata.owner_references if each.controller]
-        deployment = node.metadata.labels.get(marks.CLUSTER, "")
-        if not deployment or not set(kinds) <= KINDS:
-            return None
-        domain = self._world.settings.trust_domain
-        identity = NodeIdentity(key.namespace, kinds[0], deployment, key.name, domain)
-        return CurrentPod(identity, pods[0].metadata.uid)
+        return CurrentPod(identity_of(node, self._world.settings.trust_domain), pods[0].metadata.uid)
 
     def _heard(
         self, key: Key, before: contract.Observation | None, after: contract.Observation, events: Events

@@ -11,6 +11,7 @@ from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
+from valkey_operator.operator.calls import Sidecars
 from valkey_operator.operator.certificates import CertificateController
 from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.node import NodeController
@@ -42,7 +43,8 @@ async def run(settings: OperatorSettings) -> None:
 def controllers(world: World, hearing: Hearing) -> list[Controller]:
     """All of them, each woken by what it watches and by what sidecars say."""
     roots = RootController(world)
-    certificates, nodes = CertificateController(world, roots), NodeController(world)
+    certificates = CertificateController(world, roots)
+    nodes = NodeController(world, Sidecars(lambda: world.identity.credentials, world.settings.trust_domain))
     hearing.wakes(certificates.wake)
     hearing.wakes(nodes.controller.wake)
     made = (roots, certificates, nodes, ValkeyController(world))

@@ -1,74 +1,117 @@
-"""One ValkeyNode: its workload, Service, claim and configuration, and in its status how its pod is."""
+"""One ValkeyNode: its workload, Service, claim and configuration, and in its status how its pod is.
+
+What can change in a running pod is changed there: configuration, resources, the size of the volume. What cannot is
+named in `needsRestart`; when to restart is the topology's to decide.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
+from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.identity import KINDS
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import volume
+from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Key, ManagedObject
+from valkey_operator.kube.objects import Key
 from valkey_operator.kube.ownership import Difference
+from valkey_operator.kube.writer import ManagedT
+from valkey_operator.operator.calls import Sidecars
+from valkey_operator.operator.node_status import Findings, is_deployment, status
+from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_NODE, World
 from valkey_operator.render import marks
-from valkey_operator.render.node import NodeObjects, identity_secret
+from valkey_operator.render.node import NodeObjects, fingerprint, identity_secret
+from valkey_operator.valkey import config_file
 
 RESYNC = 600.0
+# While a change is on its way into a running pod.
+SOON = 2.0
+log = logging.getLogger(__name__)
 
 
 class NodeController:
     """Makes what a ValkeyNode asks for; has no opinion on topology."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, sidecars: Sidecars) -> None:
         self._world = world
+        self._sidecars = sidecars
+        self._changes = PodChanges(world)
         self.controller = Controller("valkeynode", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.nodes, itself)
         caches = world.caches
-        for made in (
-            caches.stateful_sets,
-            caches.deployments,
-            caches.services,
-            caches.config_maps,
-            caches.claims,
-            caches.secrets,
-        ):
+        for made in (caches.stateful_sets, caches.deployments, caches.services, caches.config_maps):
             self.controller.watches(made, label(marks.NODE))
+        self.controller.watches(caches.claims, label(marks.NODE))
+        self.controller.watches(caches.secrets, label(marks.NODE))
         self.controller.watches(caches.pods, label(marks.NODE))
 
     async def reconcile(self, key: Key) -> Again:
         node = self._world.caches.nodes.store.get(key)
         if node is None or node.metadata.deletion_timestamp:
+            self._changes.forget(key)
             return None
-        if not _is_managed(node):
+        if not is_managed(node):
             await self._leave_alone(node)
             return None
-        await self._make(node)
-        await self._report(node)
-        return RESYNC
+        pods = self._pods(node)
+        pod = current_pod(node, pods)
+        grown = await self._make_claim(node, pod)
+        mounted = await self._make(node, pod)
+        seen = await self._hear(node, pod, mounted)
+        found = await self._change(node, pod, seen, mounted, grown)
+        others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
+        after = status(node, replace(found, others=others))
+        await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
+        return _again(found, mounted, grown)
 
     async def _leave_alone(self, node: Custom) -> None:
         reason = Reason.NOT_MANAGED
         after = {"state": State.FAILED, "reason": reason, "message": reason.sentence}
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
-    async def _make(self, node: Custom) -> None:
+    async def _make(self, node: Custom, pod: Pod | None) -> str:
+        """Everything but the claim; the fingerprint of the configuration that is to be in force."""
         caches, objects = self._world.caches, NodeObjects(as_stored(node))
-        await self._apply(node, caches.config_maps, objects.config_map())
+        config_map = objects.config_map(self._changes.most_memory(node, pod))
+        await self._apply(node, caches.config_maps, config_map)
         await self._apply(node, caches.services, objects.service())
-        claim = objects.claim()
-        if claim is not None:
-            await self._apply(node, caches.claims, claim)
-        if Key(node.metadata.namespace, identity_secret(node.metadata.name)) not in caches.secrets.store:
-            return  # a pod without certificate would be out of reach for a minute; woken when it is there
-        if _is_deployment(node):
+        # A pod without certificate would be out of reach for a minute.
+        if self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
+            await self._make_workload(node, objects)
+        return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
+
+    async def _make_workload(self, node: Custom, objects: NodeObjects) -> None:
+        caches = self._world.caches
+        if is_deployment(node):
             await self._apply(node, caches.deployments, objects.deployment())
         else:
             await self._apply(node, caches.stateful_sets, objects.stateful_set())
 
-    async def _apply(self, node: Custom, cache: Informer[ManagedObject], wanted: dict[str, Any]) -> None:
+    async def _make_claim(self, node: Custom, pod: Pod | None) -> volume.Plan | None:
+        objects = NodeObjects(as_stored(node))
+        wanted = objects.claim()
+        if wanted is None:
+            return None
+        plan = self._changes.plan_volume(node, pod)
+        try:
+            await self._apply(node, self._world.caches.claims, objects.claim(plan.size) or wanted)
+        except (errors.Forbidden, errors.Invalid) as refusal:
+            if not self._changes.note_refused_growth(node, plan.size, refusal):
+                raise
+            plan = self._changes.plan_volume(node, pod)
+            await self._apply(node, self._world.caches.claims, objects.claim(plan.size) or wanted)
+        return plan
+
+    async def _apply(self, node: Custom, cache: Informer[ManagedT], wanted: dict[str, Any]) -> None:
         applied = await self._world.writer.apply(cache, wanted)
         if applied.undone:
             self._tell_undone(node, f"{cache.resource.kind} {wanted['metadata']['name']}", applied.undone)
@@ -79,50 +122,84 @@ class NodeController:
             (VALKEY_NODES, node.metadata), "DriftUndone", note, type="Warning", action="Undo"
         )
 
-    async def _report(self, node: Custom) -> None:
-        pods = self._pods(node)
-        pod = pods[0] if len(pods) == 1 else None
-        is_ready = pod is not None and pod.is_ready
-        after: dict[str, Any] = {
-            "state": State.READY if is_ready else State.INITIALIZING,
-            "message": "the server serves" if is_ready else _why_not(pods),
-            "observedGeneration": node.metadata.generation,
-            "serviceName": node.metadata.name,
-            "managedResourceName": node.metadata.name,
-            "managedResourceKind": "Deployment"
-            if node.spec.get("podManagementType") == "deployment"
-            else "StatefulSet",
-            "ready": is_ready,
-        }
-        if node.spec.get("persistence", {}).get("enabled"):
-            after["pvcName"] = f"{node.metadata.name}-data"
-        if pod is not None:
-            after |= {"podName": pod.metadata.name, "podIP": pod.status.pod_ip}
-        await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
+    async def _hear(self, node: Custom, pod: Pod | None, mounted: str) -> contract.Observation | None:
+        """What the sidecar of this very pod said last; it is asked when that is nothing, or too old to tell."""
+        if pod is None or not pod.status.pod_ip or pod.metadata.deletion_timestamp:
+            return None
+        heard = self._world.observations.get(node.key)
+        known = heard.observation if heard is not None else None
+        if known is not None and known.pod_uid != pod.metadata.uid:
+            known = None
+        if known is not None and not is_behind(known, mounted):
+            return known
+        try:
+            observation = await self._sidecars.observe(node, pod)
+        except Unanswered as error:
+            log.info("the sidecar of %s was not heard: %s", pod.metadata.name, error)
+            return known
+        self._world.observations.take(node.key, observation)
+        return observation
+
+    async def _change(
+        self, node: Custom, pod: Pod | None, seen: contract.Observation | None, mounted: str,
+        grown: volume.Plan | None,
+    ) -> Findings:  # fmt: skip
+        """Bring into the running pod what can be brought there; what came of it."""
+        restarts, notes = ([], []) if grown is None else ([grown.needs_restart], [grown.message])
+        if pod is not None and not pod.metadata.deletion_timestamp:
+            await self._changes.mark(node, pod, seen, mounted)
+            resized = await self._changes.fit(node, pod, seen)
+            restarts += [*_config_restarts(seen, mounted), resized.needs_restart, _template(node, pod)]
+            notes += [_refused(seen), resized.waits_for]
+        return Findings(pod, 0, seen, list(filter(None, restarts)), list(filter(None, notes)))
 
     def _pods(self, node: Custom) -> list[Pod]:
         found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
-        here = (pod for pod in found if pod.metadata.namespace == node.metadata.namespace)
-        return [pod for pod in here if not pod.metadata.deletion_timestamp]
+        return [pod for pod in found if pod.metadata.namespace == node.metadata.namespace]
 
 
-def _why_not(pods: list[Pod]) -> str:
-    if len(pods) != 1:
-        return (
-            "the pod is not there yet"
-            if not pods
-            else f"there are {len(pods)} pods of this node: one must go"
-        )
-    for condition in pods[0].status.conditions:
-        if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
-            return condition.message
-    return f"the pod is {pods[0].status.phase or 'Pending'}"
+def current_pod(node: Custom, pods: Sequence[Pod]) -> Pod | None:
+    """The one the operator deals with: always the first, until it is gone; none where that cannot be told."""
+    known = node.status.get("podUID")
+    for pod in pods:
+        if pod.metadata.uid == known:
+            return pod
+    living = [pod for pod in pods if not pod.metadata.deletion_timestamp]
+    return living[0] if len(living) == 1 else None
 
 
-def _is_managed(node: Custom) -> bool:
+def is_behind(seen: contract.Observation, mounted: str) -> bool:
+    """The sidecar has not seen the newest configuration; one that does not speak of it is not asked for it."""
+    return seen.HasField("configuration") and seen.configuration.mounted != mounted
+
+
+def _again(found: Findings, mounted: str, grown: volume.Plan | None) -> float:
+    if found.observation is not None and is_behind(found.observation, mounted):
+        return SOON
+    if grown is not None and grown.again is not None:
+        return grown.again.total_seconds()
+    return RESYNC
+
+
+def _config_restarts(seen: contract.Observation | None, mounted: str) -> list[str]:
+    if seen is None or is_behind(seen, mounted) or not seen.configuration.needs_restart:
+        return []
+    return [f"{', '.join(seen.configuration.needs_restart)} can be set at the server's start only"]
+
+
+def _refused(seen: contract.Observation | None) -> str:
+    refused = seen.configuration.refused if seen is not None else ""
+    return f"the server does not take a directive: {refused}" if refused else ""
+
+
+def _template(node: Custom, pod: Pod) -> str:
+    """A Deployment replaces its pod by itself; a StatefulSet leaves that to us."""
+    made_from = pod.metadata.annotations.get(marks.TEMPLATE)
+    if is_deployment(node) or made_from == fingerprint(node.spec["podTemplate"]["spec"]):
+        return ""
+    return "the pod was made from another template than it would be now"
+
+
+def is_managed(node: Custom) -> bool:
     """Made for a deployment. One that somebody made by hand is nobody's, and is left alone."""
     return any(owner.controller and owner.kind in KINDS for owner in node.metadata.owner_references)
-
-
-def _is_deployment(node: Custom) -> bool:
-    return bool(node.spec.get("podManagementType") == "deployment")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from valkey_operator.api.kinds import GROUP, VERSION
-from valkey_operator.kube.objects import Fields, ManagedObject, Object, Vocabulary
+from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, OwnerReference, Vocabulary
 from valkey_operator.kube.resources import Resource
 
 
@@ -25,18 +26,62 @@ class PodCondition(Vocabulary, frozen=True, gc=False):
     message: str = ""
 
 
+class Resources(Fields, frozen=True, gc=False):
+    limits: Mapping[str, str] = NONE
+    requests: Mapping[str, str] = NONE
+
+
+class Container(Fields, frozen=True, gc=False):
+    name: str
+    resources: Resources = Resources()
+
+
+class PodSpec(Fields, frozen=True, gc=False):
+    containers: tuple[Container, ...] = ()
+
+
 class PodStatus(Fields, frozen=True, gc=False):
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
+    start_time: str = ""
     conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[Container, ...] = ()
 
 
 class Pod(Object, frozen=True, gc=False):
+    spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     @property
     def is_ready(self) -> bool:
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+
+class Requested(Fields, frozen=True, gc=False):
+    requests: Mapping[str, str] = NONE
+
+
+class ClaimSpec(Fields, frozen=True, gc=False):
+    resources: Requested = Requested()
+
+
+class ClaimCondition(Fields, frozen=True, gc=False):
+    type: str
+    status: str
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class ClaimStatus(Fields, frozen=True, gc=False):
+    capacity: Mapping[str, str] = NONE
+    conditions: tuple[ClaimCondition, ...] = ()
+
+
+class Claim(ManagedObject, frozen=True, gc=False):
+    """A volume's claim: how large it is asked to be, and how large it is."""
+
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
 
 
 VALKEYS = Resource("Valkey", "valkeys", GROUP, VERSION)
@@ -55,6 +100,12 @@ def as_stored(node: Custom) -> dict[str, Any]:
         "uid": node.metadata.uid,
         "labels": dict(node.metadata.labels),
         "annotations": dict(node.metadata.annotations),
+        "ownerReferences": [_owner(each) for each in node.metadata.owner_references],
     }
     head = {"apiVersion": VALKEY_NODES.api_version, "kind": VALKEY_NODES.kind}
     return {**head, "metadata": metadata, "spec": node.spec}
+
+
+def _owner(reference: OwnerReference) -> dict[str, Any]:
+    owner = {"apiVersion": reference.api_version, "kind": reference.kind, "name": reference.name}
+    return {**owner, "uid": reference.uid, "controller": reference.controller, "blockOwnerDeletion": True}

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from valkey_operator.api.reasons import ConditionType, Reason
 from valkey_operator.api.status import State
+from valkey_operator.decide import restart
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube import errors
@@ -15,7 +16,7 @@ from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, ManagedObject, Object
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.operator.seen import Custom
+from valkey_operator.operator.seen import VALKEY_NODES, Custom
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks, users
 from valkey_operator.render.node import valkey_node
@@ -44,9 +45,11 @@ class ValkeyController:
             return None
         deployment = self._world.deployments.of("Valkey", seen)
         refused = refusal(deployment)
+        waits = ""
         if refused is None and not deployment.value("paused"):
             await self._make(deployment)
-        await self._report(seen, deployment, refused)
+            waits = await self._restart(deployment)
+        await self._report(seen, deployment, refused, waits)
         return RESYNC
 
     async def _make(self, deployment: Deployment) -> None:
@@ -57,6 +60,28 @@ class ValkeyController:
         node = valkey_node(deployment, primary, primary, FIRST_EPOCH, operator)
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
+
+    async def _restart(self, deployment: Deployment) -> str:
+        """Delete the pod whose node needs it, where that loses nothing; else the sentence why not.
+
+        There is nobody to hand over to: the server saves, stops, and comes back with what it saved.
+        """
+        caches = self._world.caches
+        node = caches.nodes.store.get(Key(deployment.namespace, _primary(deployment)))
+        is_told = node is not None and node.status.get("observedGeneration") == node.metadata.generation
+        if node is None or not is_told or not node.status.get("needsRestart"):
+            return ""
+        pod = caches.pods.store.get(Key(deployment.namespace, node.status.get("podName", "")))
+        if pod is None or pod.metadata.uid != node.status.get("podUID") or pod.metadata.deletion_timestamp:
+            return ""
+        reason = node.status.get("needsRestartReason", "")
+        held = restart.held_back(deployment, pod.metadata.name, has_run=pod.status.phase != "Pending")
+        if held:
+            return f"needs a restart ({reason}), {held}"
+        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
+        self._world.recorder.event((VALKEY_NODES, node.metadata), "Restarting", note, action="Restart")
+        await self._world.writer.delete(caches.pods, pod)
+        return ""
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned("Valkey", item.metadata.namespace)
@@ -84,11 +109,13 @@ class ValkeyController:
             return  # the cache was behind; what is there stays
         self._world.caches.secrets.store.put(made)
 
-    async def _report(self, seen: Custom, deployment: Deployment, refused: Refusal | None) -> None:
+    async def _report(
+        self, seen: Custom, deployment: Deployment, refused: Refusal | None, waits: str
+    ) -> None:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
         nodes = [node for node in found if node.metadata.namespace == deployment.namespace]
         ready = sum(bool(node.status.get("ready")) for node in nodes)
-        summary, generation = _summary(deployment, nodes, refused), seen.metadata.generation
+        summary, generation = _summary(deployment, nodes, refused, waits), seen.metadata.generation
         said = _conditions(summary, bool(deployment.value("paused")))
         after = {
             **summary,
@@ -108,7 +135,9 @@ def _primary(deployment: Deployment) -> str:
     return f"{deployment.name}-0"
 
 
-def _summary(deployment: Deployment, nodes: list[Custom], refused: Refusal | None) -> dict[str, str]:
+def _summary(
+    deployment: Deployment, nodes: list[Custom], refused: Refusal | None, waits: str
+) -> dict[str, str]:
     """State, reason and message, in this order of weight: refused, paused, ready, on its way."""
     if refused is not None:
         return {"state": State.FAILED, "reason": refused.reason, "message": refused.message[:1024]}
@@ -119,7 +148,10 @@ def _summary(deployment: Deployment, nodes: list[Custom], refused: Refusal | Non
         return {"state": state, "reason": Reason.PAUSED, "message": Reason.PAUSED.sentence}
     if is_ready:
         healthy = Reason.ALL_NODES_HEALTHY
-        return {"state": State.READY, "reason": healthy, "message": healthy.sentence}
+        notes = [healthy.sentence, waits, *_notes(nodes)]
+        return {"state": State.READY, "reason": healthy, "message": "; ".join(filter(None, notes))[:1024]}
+    if waits:
+        return {"state": State.INITIALIZING, "message": waits[:1024]}
     said = (node.status.get("message", "") for node in waiting)
     coming = Reason.INITIALIZING
     return {
@@ -138,3 +170,9 @@ def _conditions(summary: dict[str, str], is_paused: bool) -> list[Condition]:
         Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
         Condition(ConditionType.PAUSED, is_paused, paused, paused.sentence),
     ]
+
+
+def _notes(nodes: list[Custom]) -> list[str]:
+    """What nodes that serve have to say beside that."""
+    said = (node.status.get("message", "").partition("; ")[2] for node in nodes)
+    return list(filter(None, said))

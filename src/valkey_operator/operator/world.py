@@ -31,6 +31,7 @@ from valkey_operator.operator.seen import (
     VALKEY_CAS,
     VALKEY_NODES,
     VALKEYS,
+    Claim,
     Custom,
     Pod,
 )
@@ -58,7 +59,7 @@ class Caches:
     services: Informer[ManagedObject]
     config_maps: Informer[ManagedObject]
     secrets: Informer[ManagedObject]
-    claims: Informer[ManagedObject]
+    claims: Informer[Claim]
     authorities: Informer[Custom]
     bundles: Informer[Custom]
     bindings: Informer[Custom]
@@ -103,7 +104,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         services=made(SERVICES),
         config_maps=made(CONFIG_MAPS),
         secrets=made(SECRETS),
-        claims=made(VOLUME_CLAIMS),
+        claims=runtime.informer(VOLUME_CLAIMS, Claim, watched, OURS),
         authorities=runtime.informer(VALKEY_CAS, Custom, (settings.namespace,)),
         bundles=runtime.informer(BUNDLES, Custom, settings.namespaces),
         bindings=runtime.informer(BINDINGS, Custom, settings.namespaces),

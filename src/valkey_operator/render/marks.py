@@ -14,6 +14,9 @@ ROLE = "valkey.io/role"
 # Taken off one pod to let that pod go; its successor carries it again.
 GUARDED = "valkey.io/guarded"
 CUSTOM_RESOURCE = "valkey.io/cr"
+# Of a pod: what it was made from, and the configuration that its kubelet was told to look for at once.
+TEMPLATE = "valkey.io/template"
+INPUTS = "valkey.io/inputs"
 
 
 def labels(deployment: Deployment, component: str, node: str = "") -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +35,11 @@ def valkey_node(
 def _persistence(deployment: Deployment) -> Part:
     if not deployment.value("persistence.enabled"):
         return {"enabled": False}
-    wanted = {"enabled": True, "size": deployment.value("persistence.size")}
+    wanted = {
+        "enabled": True,
+        "size": deployment.value("persistence.size"),
+        "reclaimPolicy": deployment.value("persistence.reclaimPolicy", "Retain"),
+    }
     storage_class = deployment.value("persistence.storageClassName")
     return {**wanted, "storageClassName": storage_class} if storage_class else wanted
 
@@ -42,6 +47,16 @@ def _persistence(deployment: Deployment) -> Part:
 def identity_secret(node: str) -> str:
     """The Secret with the sidecar's certificate, which its pod mounts."""
     return f"{node}-mtls"
+
+
+def fingerprint(spec: Mapping[str, Any]) -> str:
+    """Of everything in a pod that only a new one can have; what the server may use can change in place."""
+    containers = [
+        {name: value for name, value in each.items() if (each["name"], name) != (pod.SERVER, "resources")}
+        for each in spec.get("containers", ())
+    ]
+    content = json.dumps({**spec, "containers": containers}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 class NodeObjects:
@@ -59,11 +74,15 @@ class NodeObjects:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+        self._owners = [owner for owner in self._metadata.get("ownerReferences", ()) if owner["controller"]]
 
-    def config_map(self) -> Part:
+    def config_map(self, most_memory: int | None = None) -> Part:
+        """With `most_memory` no more than that: a pod that is still to grow must not be filled beyond it."""
         config = self._spec.get("valkeyConfig", {})
         record = {"epoch": config.get("epoch", 0), "primary": config.get("replicaOf", self.name)}
         data = {**config.get("files", {}), "record.json": json.dumps(record, sort_keys=True)}
+        if most_memory is not None:
+            data["valkey.conf"] = f"{data['valkey.conf']}maxmemory {most_memory}\n"
         return {"metadata": self._marked(f"{self.name}-config"), "data": data}
 
     def service(self) -> Part:
@@ -72,16 +91,20 @@ class NodeObjects:
         spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}
         return {"metadata": self._marked(self.name), "spec": spec}
 
-    def claim(self) -> Part | None:
-        """Without an owner: what holds data is not deleted by accident."""
+    def claim(self, size: str = "") -> Part | None:
+        """Without an owner: what holds data is not deleted by accident; only where it is asked for, with the
+        deployment."""
         wanted = self._spec.get("persistence", {})
         if not wanted.get("enabled"):
             return None
         metadata = self._marked(f"{self.name}-data")
-        del metadata["ownerReferences"]
+        if wanted.get("reclaimPolicy") == "Delete":
+            metadata["ownerReferences"] = self._owners
+        else:
+            del metadata["ownerReferences"]
         spec: Part = {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": wanted["size"]}},
+            "resources": {"requests": {"storage": size or wanted["size"]}},
         }
         if wanted.get("storageClassName"):
             spec["storageClassName"] = wanted["storageClassName"]
@@ -95,7 +118,7 @@ class NodeObjects:
             "selector": selector,
             "updateStrategy": {"type": "OnDelete"},
             "podManagementPolicy": "Parallel",
-            "template": self._spec["podTemplate"],
+            "template": self.template(),
         }
         return {"metadata": self._marked(self.name), "spec": spec}
 
@@ -105,12 +128,19 @@ class NodeObjects:
             "replicas": 1,
             "selector": selector,
             "strategy": {"type": "Recreate"},
-            "template": self._spec["podTemplate"],
+            "template": self.template(),
         }
         return {"metadata": self._marked(self.name), "spec": spec}
 
     def identity_metadata(self) -> Part:
         return self._marked(identity_secret(self.name))
+
+    def template(self) -> Part:
+        """Marked with its own fingerprint, so that a pod tells what it was made from."""
+        wanted = self._spec["podTemplate"]
+        metadata = wanted.get("metadata", {})
+        annotations = {**metadata.get("annotations", {}), marks.TEMPLATE: fingerprint(wanted["spec"])}
+        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
     def _marked(self, name: str) -> Part:
         kept = {mark: self._metadata[mark] for mark in MARKS if self._metadata.get(mark)}

@@ -13,6 +13,7 @@ from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 
 Part = dict[str, Any]
 
+SERVER = "valkey"
 PROBE_PORT = 8080
 CHANNEL_PORT = 9443
 PORTS = {"valkey": 6379, "bus": 16379}
@@ -79,7 +80,7 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
 
 def _server(deployment: Deployment) -> Part:
     return {
-        "name": "valkey",
+        "name": SERVER,
         "image": deployment.value("image"),
         "imagePullPolicy": deployment.value("imagePullPolicy"),
         # Kubernetes reads $$ in a command as $.

@@ -26,8 +26,12 @@ until [ "$answer" = "$$" ]; do read -r answer <&4; done
 """
 
 # Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more, and would not
-# restart the server meanwhile. SIGTERM comes when the server is gone.
+# restart the server meanwhile. SIGTERM comes when the server is gone. What it opens, each sidecar inherits: so a lock
+# of one is still held while the next one starts.
 SUPERVISOR = """\
+lock=/data/.valkey-operator/lock
+mkdir -p "${lock%/*}"
+true 9<>"$lock" && exec 9<>"$lock"
 trap 'stopped=yes; kill -TERM "$child"' TERM
 until [ "$stopped" ]; do
   python3.13 -m valkey_operator.sidecar.main &

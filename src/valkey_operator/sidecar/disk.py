@@ -5,6 +5,7 @@ Notes of our own are beside the data, in `.valkey-operator/`; each is written wh
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 from valkey_operator.model.gate import Disk, Record
 
 NOTES = ".valkey-operator"
+# Opened by the sidecar's supervisor: a lock on it outlives a sidecar that starts again.
+LOCK = 9
 AUXILIARY = 0xFA
 log = logging.getLogger(__name__)
 
@@ -31,11 +34,27 @@ class Volume:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._notes = folder / NOTES
+        self._manifest = folder / "appendonlydir" / "appendonly.aof.manifest"
         self._notes.mkdir(exist_ok=True)
+        self._lock: int | None = None
+
+    def lock(self) -> bool:
+        """Whether the volume is this pod's alone, which it is until the pod's end.
+
+        Of two pods of one node only one gets it: on one machine by its kernel; on two, a volume for one machine is
+        not there a second time.
+        """
+        if self._lock is None:
+            self._lock = _inherited(self._notes / "lock")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def seen(self) -> Disk:
         snapshot = self._folder / "dump.rdb"
-        manifest = self._folder / "appendonlydir" / "appendonly.aof.manifest"
+        manifest = self._manifest
         facts = read_snapshot_facts(snapshot)
         run = self._read("run")
         return Disk(
@@ -55,10 +74,32 @@ class Volume:
             return Space(0, 0)
         return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
+    def starts_with_log(self, wanted: bool) -> bool:
+        """Whether to start from the append-only file; a change of that is made live, after the start.
+
+        A server that starts with the log on loads nothing else, and one with it off ignores the log: started in
+        another mode than the last run's, it would come up empty, or with data that is long past.
+        """
+        was = self._read("run").get("appendonly")
+        if was is None or was == wanted:
+            return wanted
+        has_old_log = wanted and _is_filled(self._manifest)
+        return bool(was) if self.seen().has_data or has_old_log else wanted
+
+    @property
+    def is_log_whole(self) -> bool:
+        """The log alone holds all data of the last run, or of this one."""
+        return bool(self._read("run").get("appendonly"))
+
     def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
         """Before each start: from now on the last stop is not a clean one any more."""
         (self._notes / "clean").unlink(missing_ok=True)
-        self._write("run", {"appendonly": appendonly, "synced_always": synced_always})
+        self.note_run(appendonly=appendonly, synced_always=synced_always)
+
+    def note_run(self, *, appendonly: bool, synced_always: bool) -> None:
+        noted = {"appendonly": appendonly, "synced_always": synced_always}
+        if noted != self._read("run"):
+            self._write("run", noted)
 
     def note_clean_stop(self) -> None:
         """After the server has ended by our own order, without an error."""
@@ -92,6 +133,19 @@ class Volume:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _inherited(file: Path) -> int:
+    """The supervisor's descriptor, or one of our own where there is no supervisor."""
+    own = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        is_same = os.path.sameopenfile(LOCK, own)
+    except OSError:
+        is_same = False
+    if not is_same:
+        return own
+    os.close(own)
+    return LOCK
 
 
 def _is_filled(file: Path) -> bool:

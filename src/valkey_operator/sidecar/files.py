@@ -7,16 +7,21 @@ needs it and nowhere else.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.valkey import config_file
 
 SOCKET = "valkey.sock"
 CONFIG = "valkey.conf"
 USERS = "users.acl"
+IN_FORCE = "in-force.json"
+USERS_LOADED = "users-loaded.sha256"
 
 
 @dataclass(frozen=True)
@@ -27,9 +32,17 @@ class ServerFiles:
     synced_always: bool
 
 
-def write(settings: SidecarSettings, primary: str) -> ServerFiles:
+StartsWithLog = Callable[[bool], bool]
+
+
+def write(settings: SidecarSettings, primary: str, starts_with_log: StartsWithLog = bool) -> ServerFiles:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
+    rendered = (settings.config / CONFIG).read_text()
+    said = config_file.parse(rendered)
+    appendonly = starts_with_log(said.get("appendonly") == "yes")
+    said["appendonly"] = "yes" if appendonly else "no"
     own = [
+        f"appendonly {said['appendonly']}",
         f"dir {settings.data}",
         f"unixsocket {settings.run / SOCKET}",
         "unixsocketperm 700",
@@ -40,11 +53,8 @@ def write(settings: SidecarSettings, primary: str) -> ServerFiles:
         own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
     write_users(settings)
     note_users(settings)
-    rendered = (settings.config / CONFIG).read_text()
     _replace(settings.run / CONFIG, "\n".join([rendered.rstrip("\n"), *own, ""]))
-    _note(settings, CONFIG, rendered)
-    said = directives(settings)
-    appendonly = said.get("appendonly") == "yes"
+    note_in_force(settings, said)
     return ServerFiles(appendonly, appendonly and said.get("appendfsync") == "always")
 
 
@@ -54,12 +64,13 @@ def write_users(settings: SidecarSettings) -> None:
 
 def note_users(settings: SidecarSettings) -> None:
     """After the server has read the users' file, or before it does so at its start."""
-    _note(settings, USERS, (settings.run / USERS).read_text())
+    loaded = (settings.run / USERS).read_text()
+    _replace(settings.run / USERS_LOADED, hashlib.sha256(loaded.encode()).hexdigest())
 
 
-def in_force(settings: SidecarSettings, name: str) -> str:
-    """SHA-256 of the rendered file that the running server has read; it outlives this sidecar, as the server does."""
-    note = settings.run / f"{name}.sha256"
+def users_in_force(settings: SidecarSettings) -> str:
+    """SHA-256 of the users' file that the running server has read; it outlives this sidecar, as the server does."""
+    note = settings.run / USERS_LOADED
     return note.read_text() if note.exists() else ""
 
 
@@ -74,14 +85,21 @@ def begin_run(settings: SidecarSettings) -> int:
 
 
 def directives(settings: SidecarSettings) -> dict[str, str]:
-    """What the operator rendered, the last of each name."""
-    lines = (settings.config / CONFIG).read_text().splitlines()
-    pairs = (line.strip().partition(" ") for line in lines if line.strip() and not line.startswith("#"))
-    return {name.lower(): value.strip() for name, _, value in pairs}
+    """What the operator rendered, as it is mounted now."""
+    return config_file.parse((settings.config / CONFIG).read_text())
 
 
-def _note(settings: SidecarSettings, name: str, content: str) -> None:
-    _replace(settings.run / f"{name}.sha256", hashlib.sha256(content.encode()).hexdigest())
+def in_force(settings: SidecarSettings) -> dict[str, str]:
+    """The directives of the operator that the running server has; none before its first start."""
+    try:
+        noted: dict[str, str] = json.loads((settings.run / IN_FORCE).read_text())
+    except FileNotFoundError:
+        return {}
+    return noted
+
+
+def note_in_force(settings: SidecarSettings, directives: Mapping[str, str]) -> None:
+    _replace(settings.run / IN_FORCE, json.dumps(directives, sort_keys=True))
 
 
 def _replace(file: Path, content: str) -> None:

@@ -9,13 +9,12 @@ from typing import Any, Protocol
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
+from valkey_operator.sidecar.live_config import FENCE, FENCED
 from valkey_operator.valkey.connection import Refused, Silent
 
 log = logging.getLogger(__name__)
 
 USUAL_LIMIT = 10.0
-# More than there can ever be: no write has enough replicas then.
-FENCED = 2**31 - 1
 
 
 class Refusal(Exception):
@@ -136,8 +135,8 @@ class Orders:
 
     async def _fence(self, order: contract.Fence) -> None:
         server = self._server()
-        usual = self._pod.directive("min-replicas-to-write", "0")
-        await server.call("CONFIG", "SET", "min-replicas-to-write", FENCED if order.is_on else usual)
+        usual = self._pod.directive(FENCE, "0")
+        await server.call("CONFIG", "SET", FENCE, FENCED if order.is_on else usual)
         if order.is_on:
             await server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 

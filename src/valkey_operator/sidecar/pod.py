@@ -15,13 +15,17 @@ from valkey_operator.sidecar import files, gate, observer
 from valkey_operator.sidecar.changes import Changes
 from valkey_operator.sidecar.disk import Volume
 from valkey_operator.sidecar.door import Door, Visitor
+from valkey_operator.sidecar.live_config import LiveConfig
+from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
+from valkey_operator.valkey.connection import Refused, Silent
 
 USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
+HELD = "another pod of this node holds its volume: waits until that one has ended"
 log = logging.getLogger(__name__)
 
 Tell = Callable[[contract.Event.Kind, str], None]
@@ -44,6 +48,8 @@ class Pod:
         self._is_gone.set()
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
+        self._config = LiveConfig(settings)
+        self._log_mode = LogMode(self._volume)
         self._is_allowed = False
         self._sequence = 0
         self._run = files.begin_run(settings)
@@ -58,11 +64,14 @@ class Pod:
 
     async def _watch(self, process: ServerProcess) -> None:
         log.info("the server runs as process %d", process.pid)
+        if not self._volume.lock():  # one that ran before this sidecar: it is watched all the same
+            log.error("another pod of this node holds the volume of the server that runs here")
         self._waits_for = ""
         self._is_gone.clear()
         password = (self._settings.users / "sidecar-password").read_text().strip()
-        self._server = LivingServer(process, self._settings.run / files.SOCKET, USER, password)
-        self._server.on_look = self._see_changes
+        socket = self._settings.run / files.SOCKET
+        self._config = LiveConfig(self._settings)
+        self._server = LivingServer(process, socket, USER, password, self._follow)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
@@ -70,22 +79,45 @@ class Pod:
         self._is_gone.set()
         log.warning("the server has ended")
 
+    async def _follow(self, server: LivingServer) -> None:
+        self._changes.see(server.info, self._volume.space())
+        if server.info is not None:
+            await self._follow_config(server)
+
+    async def _follow_config(self, server: LivingServer) -> None:
+        """What cannot be set now is tried again with the next look."""
+        try:
+            # First: what is noted must hold while the change is being made, too.
+            saves = bool(self._config.directives.get("save"))
+            await self._log_mode.follow(server, saves=saves, synced_always=self._config.is_synced_always)
+            changed = await self._config.follow(server)
+        except (Silent, Refused) as error:
+            log.warning("the configuration was not followed: %s", error)
+            return
+        if changed:
+            waiting = ", ".join(self._config.needs_restart) or self._config.refused or "all is in force"
+            self._tell(contract.Event.KIND_CONFIG_CHANGED, waiting)
+
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
-        while isinstance(verdict := gate.decide(self._start()), gate.Closed):
+        while isinstance(verdict := self._verdict(), gate.Closed):
             if verdict.reason != self._waits_for:
                 log.warning("the server may not start: %s", verdict.reason)
                 self._waits_for = verdict.reason
                 self._tell(contract.Event.KIND_GATE_CLOSED, verdict.reason)
             await asyncio.sleep(LOOK_AGAIN)
         record = Record(self.record.epoch, verdict.primary)
-        written = files.write(self._settings, verdict.primary)
+        written = files.write(self._settings, verdict.primary, self._volume.starts_with_log)
         self._volume.note_start(appendonly=written.appendonly, synced_always=written.synced_always)
         self._volume.note_record(record)
         self._opened_by, self._is_allowed = verdict.rule, False
         role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
         return visitor.let_in()
+
+    def _verdict(self) -> gate.Verdict:
+        """A second pod of this node stays behind its gate, whatever the rules say."""
+        return gate.decide(self._start()) if self._volume.lock() else gate.Closed(HELD)
 
     def _start(self) -> Start:
         seen, record = self._volume.seen(), self.record
@@ -129,19 +161,20 @@ class Pod:
             record=observer.record(self.record),
             disk=observer.disk(self._volume.seen(), *self._volume.space()),
             fingerprints=self._fingerprints(),
+            configuration=contract.Configuration(
+                mounted=self._config.mounted,
+                needs_restart=self._config.needs_restart,
+                refused=self._config.refused,
+            ),
             not_ready=self.why_not_ready() or "",
         )
 
     def _fingerprints(self) -> contract.Fingerprints:
         found = self._shown()
         if self._server is not None:
-            found.config = files.in_force(self._settings, files.CONFIG)
-            found.users = files.in_force(self._settings, files.USERS)
+            found.config = self._config.in_force
+            found.users = files.users_in_force(self._settings)
         return found
-
-    def _see_changes(self) -> None:
-        if self._server is not None:
-            self._changes.see(self._server.info, self._volume.space())
 
     def open_gate(self) -> None:
         self._is_allowed = True

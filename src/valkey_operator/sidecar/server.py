@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,18 @@ GOODBYE = 10.0
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
 log = logging.getLogger(__name__)
 
+# What is done beside each look at a server that answers.
+Follow = Callable[["LivingServer"], Awaitable[None]]
+
 
 class LivingServer:
     """One run of the server, from its start to its end."""
 
-    def __init__(self, process: ServerProcess, socket: Path, user: str, password: str) -> None:
+    def __init__(
+        self, process: ServerProcess, socket: Path, user: str, password: str, follow: Follow | None = None
+    ) -> None:
         self.process = process
-        # Hears of every look at it.
-        self.on_look: Callable[[], None] = lambda: None
+        self._follow = follow
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
         self._socket, self._user, self._password = socket, user, password
@@ -39,7 +43,8 @@ class LivingServer:
         try:
             while not self.process.has_ended:
                 await self.look()
-                self.on_look()
+                if self._follow is not None:
+                    await self._follow(self)
                 is_settled = self.info is not None and self.info.get("loading") != "1"
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:

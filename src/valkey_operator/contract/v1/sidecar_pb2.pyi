@@ -36,7 +36,7 @@ class ObserveRequest(_message.Message):
     def __init__(self, pod_uid: _Optional[str] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced")
+    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration")
     NODE_FIELD_NUMBER: _ClassVar[int]
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Observation(_message.Message):
     FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
     NOT_READY_FIELD_NUMBER: _ClassVar[int]
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     node: str
     pod_uid: str
     sequence: int
@@ -61,7 +62,8 @@ class Observation(_message.Message):
     fingerprints: Fingerprints
     not_ready: str
     is_fenced: bool
-    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ...) -> None: ...
+    configuration: Configuration
+    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ..., configuration: _Optional[_Union[Configuration, _Mapping]] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules")
@@ -242,6 +244,16 @@ class Fingerprints(_message.Message):
     sidecar_certificate: str
     trust: str
     def __init__(self, config: _Optional[str] = ..., users: _Optional[str] = ..., server_certificate: _Optional[str] = ..., sidecar_certificate: _Optional[str] = ..., trust: _Optional[str] = ...) -> None: ...
+
+class Configuration(_message.Message):
+    __slots__ = ("mounted", "needs_restart", "refused")
+    MOUNTED_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_RESTART_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    mounted: str
+    needs_restart: _containers.RepeatedScalarFieldContainer[str]
+    refused: str
+    def __init__(self, mounted: _Optional[str] = ..., needs_restart: _Optional[_Iterable[str]] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Order(_message.Message):
     __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "load_certificates", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node")
@@ -438,6 +450,7 @@ class Event(_message.Message):
         KIND_CERTIFICATE_RELOADED: _ClassVar[Event.Kind]
         KIND_GATE_CLOSED: _ClassVar[Event.Kind]
         KIND_FENCED: _ClassVar[Event.Kind]
+        KIND_CONFIG_CHANGED: _ClassVar[Event.Kind]
     KIND_UNSPECIFIED: Event.Kind
     KIND_SERVER_STARTED: Event.Kind
     KIND_SERVER_DIED: Event.Kind
@@ -447,6 +460,7 @@ class Event(_message.Message):
     KIND_CERTIFICATE_RELOADED: Event.Kind
     KIND_GATE_CLOSED: Event.Kind
     KIND_FENCED: Event.Kind
+    KIND_CONFIG_CHANGED: Event.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,117 @@
+"""What a ValkeyNode reports: from its pod, from what its sidecar said last, and from what could not be done. Pure.
+
+Nothing in it moves while nothing happens: no offsets, no percentages, no times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from valkey_operator.api.status import State
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.operator.seen import Custom, Pod
+
+ROLES = {
+    contract.ROLE_PRIMARY: "primary",
+    contract.ROLE_REPLICA: "replica",
+    contract.ROLE_SENTINEL: "sentinel",
+}
+# Kept as they were while nobody can say how they are.
+OBSERVED = (
+    "observedRole", "observedReplicaOf", "nodeId", "valkeyVersion", "sidecarVersion", "configFingerprint",
+    "certificateFingerprint",
+)  # fmt: skip
+LONGEST = 1024
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What came of one look at the node."""
+
+    pod: Pod | None
+    others: int = 0
+    observation: contract.Observation | None = None
+    # Why a new pod, or a new start of the server, is needed.
+    restarts: Sequence[str] = ()
+    # What is not as it was asked for, and does not stop the server.
+    notes: Sequence[str] = ()
+
+
+def status(node: Custom, found: Findings) -> dict[str, Any]:
+    pod, name = found.pod, node.metadata.name
+    is_ready = pod is not None and pod.is_ready and not pod.metadata.deletion_timestamp
+    said = "the server serves" if is_ready else _why_not(found)
+    after: dict[str, Any] = {
+        "state": State.READY if is_ready else State.INITIALIZING,
+        "message": "; ".join([said, *found.notes])[:LONGEST],
+        "observedGeneration": node.metadata.generation,
+        "serviceName": name,
+        "managedResourceName": name,
+        "managedResourceKind": "Deployment" if is_deployment(node) else "StatefulSet",
+        "ready": is_ready,
+        **_observed(node, found.observation),
+        **_restart(node, found),
+    }
+    if node.spec.get("persistence", {}).get("enabled"):
+        after["pvcName"] = f"{name}-data"
+    if pod is not None:
+        after |= {"podName": pod.metadata.name, "podUID": pod.metadata.uid}
+        after |= {"podIP": pod.status.pod_ip} if pod.status.pod_ip else {}
+    return after
+
+
+def is_deployment(node: Custom) -> bool:
+    return bool(node.spec.get("podManagementType") == "deployment")
+
+
+def _restart(node: Custom, found: Findings) -> dict[str, Any]:
+    """What was known of this very pod holds as long as its sidecar says nothing else."""
+    reasons = "; ".join(found.restarts)
+    is_same = found.pod is not None and node.status.get("podUID") == found.pod.metadata.uid
+    if not reasons and found.observation is None and is_same:
+        reasons = node.status.get("needsRestartReason", "")
+    if not reasons:
+        return {"needsRestart": False}
+    return {"needsRestart": True, "needsRestartReason": reasons[:LONGEST]}
+
+
+def _observed(node: Custom, observation: contract.Observation | None) -> dict[str, str]:
+    before = {field: node.status[field] for field in OBSERVED if field in node.status}
+    if observation is None:
+        return before
+    server, prints = observation.server, observation.fingerprints
+    now = {
+        "observedRole": ROLES.get(server.role, "unknown"),
+        "nodeId": server.cluster.node_id,
+        "valkeyVersion": server.version,
+        "sidecarVersion": observation.sidecar_version,
+        "configFingerprint": prints.config,
+        "certificateFingerprint": prints.server_certificate or prints.sidecar_certificate,
+    }
+    after = before | {field: value for field, value in now.items() if value}
+    after.pop("observedReplicaOf", None)
+    followed = server.replication.primary_address.partition(":")[0].partition(".")[0]
+    return {**after, "observedReplicaOf": followed} if followed else after
+
+
+def _why_not(found: Findings) -> str:
+    pod, seen = found.pod, found.observation
+    if pod is None:
+        return "the pod is not there yet" if not found.others else _too_many(found.others)
+    if pod.metadata.deletion_timestamp:
+        return "the pod is being stopped"
+    if found.others:
+        return _too_many(found.others + 1)
+    if seen is not None and (seen.gate.waits_for or seen.not_ready):
+        is_loading = seen.server.is_loading
+        return "the server is loading its data" if is_loading else seen.gate.waits_for or seen.not_ready
+    for condition in pod.status.conditions:
+        if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
+            return condition.message
+    return f"the pod is {pod.status.phase or 'Pending'}"
+
+
+def _too_many(count: int) -> str:
+    return f"there are {count} pods of this node: one must go"

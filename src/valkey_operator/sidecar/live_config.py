@@ -1,0 +1,164 @@
+"""Brings what is mounted into force in the running server; what the server takes only at its start waits for one.
+
+The server itself says which is which: it answers "can't set immutable config". What is in force is noted beside
+the server's other files, so that a sidecar that starts again beside a living server knows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.sidecar import files
+from valkey_operator.valkey import config_file, defaults
+from valkey_operator.valkey.connection import Refused
+
+# More than there can ever be: no write has enough replicas then.
+FENCED = 2**31 - 1
+FENCE = "min-replicas-to-write"
+# Each setting of it says only a part; the rest is the default's, as in a file.
+PARTIAL = ("client-output-buffer-limit",)
+AT_START = ("can't set immutable config", "can't set protected config", "Unknown option")
+NAMED = re.compile(r"related to argument '([^']+)'|CONFIG SET - '([^']+)'")
+log = logging.getLogger(__name__)
+
+Directives = Mapping[str, str]
+
+
+class Server(Protocol):
+    async def call(self, *words: str | int) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has to be told to the server: first what goes back to its default, then what is new."""
+
+    back: dict[str, str]
+    new: dict[str, str]
+    # Nobody asks for them any more, and what they were without that only a new start tells.
+    unknown: frozenset[str] = frozenset()
+
+
+def plan(in_force: Directives, wanted: Directives, usual: Directives) -> Change:
+    gone = in_force.keys() - wanted.keys()
+    changed = {name: value for name, value in wanted.items() if in_force.get(name) != value}
+    return Change(
+        back={name: usual[name] for name in sorted(gone & usual.keys())},
+        new={name: _whole(name, value, usual) for name, value in sorted(changed.items())},
+        unknown=frozenset(gone - usual.keys()),
+    )
+
+
+@dataclass
+class Result:
+    """What came of a change."""
+
+    done: set[str] = field(default_factory=set)
+    needs_restart: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
+    # To be tried again: the fence stands where the value would go.
+    held: set[str] = field(default_factory=set)
+
+
+class LiveConfig:
+    """The configuration of one run of the server."""
+
+    def __init__(self, settings: SidecarSettings) -> None:
+        self._settings = settings
+        self._tried = ""
+        self.needs_restart: tuple[str, ...] = ()
+        self.refused = ""
+
+    @property
+    def mounted(self) -> str:
+        return config_file.fingerprint(files.directives(self._settings))
+
+    @property
+    def directives(self) -> dict[str, str]:
+        """Those in force."""
+        return files.in_force(self._settings)
+
+    @property
+    def in_force(self) -> str:
+        return config_file.fingerprint(self.directives)
+
+    @property
+    def is_synced_always(self) -> bool:
+        """Every write is on disk before it is acknowledged, now and after what is mounted is in force."""
+        both = (self.directives, files.directives(self._settings))
+        return all(each.get("appendonly") == "yes" and each.get("appendfsync") == "always" for each in both)
+
+    async def follow(self, server: Server) -> bool:
+        """Look whether something else is mounted than is in force, and set it; True when something changed.
+
+        What the server did not take is tried again when something else is mounted, not again and again.
+        """
+        wanted, running = files.directives(self._settings), files.in_force(self._settings)
+        mark = config_file.fingerprint(wanted)
+        if mark == self._tried:
+            return False
+        change = plan(running, wanted, defaults.known()) if running != wanted else Change({}, {})
+        result = await _apply(server, change)
+        after = {name: value for name, value in running.items() if name in wanted or name not in result.done}
+        files.note_in_force(
+            self._settings, after | {name: wanted[name] for name in result.done & wanted.keys()}
+        )
+        self.needs_restart = tuple(sorted(result.needs_restart))
+        self.refused = "; ".join(f"{name}: {words}" for name, words in sorted(result.refused.items()))
+        self._tried = "" if result.held else mark
+        return bool(result.done or result.needs_restart or result.refused)
+
+
+async def _apply(server: Server, change: Change) -> Result:
+    result = Result(needs_restart=set(change.unknown))
+    for part in (change.back, change.new):
+        pending = dict(part)
+        if FENCE in pending and await _is_fenced(server):
+            del pending[FENCE]
+            result.held.add(FENCE)
+        await _set(server, pending, result)
+    if result.done:
+        await _read_back(server, result)
+    return result
+
+
+async def _set(server: Server, pending: dict[str, str], result: Result) -> None:
+    """In one command, which the server takes wholly or not at all; without what it names as not to be set."""
+    while pending:
+        try:
+            await server.call("CONFIG", "SET", *(word for pair in pending.items() for word in pair))
+        except Refused as refusal:
+            words = str(refusal)
+            named = NAMED.search(words)
+            name = (named[1] or named[2]) if named else ""
+            for each in [name] if name in pending else list(pending):
+                del pending[each]
+                if any(answer in words for answer in AT_START):
+                    result.needs_restart.add(each)
+                else:
+                    result.refused[each] = words.partition(" - ")[2] or words
+        else:
+            result.done |= pending.keys()
+            return
+
+
+async def _read_back(server: Server, result: Result) -> None:
+    """Sizes and flags come back in the server's own form, so they are shown and not compared."""
+    said = await server.call("CONFIG", "GET", *sorted(result.done))
+    values = dict(zip(said[::2], said[1::2], strict=True))
+    log.info("in force now: %s", values)
+    for name in result.done - values.keys():
+        result.done.discard(name)
+        result.refused[name] = "the server does not show it after it was set"
+
+
+async def _is_fenced(server: Server) -> bool:
+    return bool((await server.call("CONFIG", "GET", FENCE))[1] == str(FENCED))
+
+
+def _whole(name: str, value: str, usual: Directives) -> str:
+    return f"{usual[name]} {value}" if name in PARTIAL and name in usual else value

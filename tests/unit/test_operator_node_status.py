@@ -1,0 +1,100 @@
+"""What a node reports of its pod and its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import ManagedMetadata, Metadata
+from valkey_operator.operator.node import current_pod
+from valkey_operator.operator.node_status import Findings, status
+from valkey_operator.operator.seen import Custom, Pod, PodCondition, PodStatus
+
+
+def node(**known: Any) -> Custom:
+    return Custom(ManagedMetadata(name="demo-0", namespace="prod", generation=3), {}, known)
+
+
+def pod(uid: str = "u1", ready: bool = True, going: bool = False) -> Pod:
+    condition = PodCondition(
+        "Ready", "True" if ready else "False", message="" if ready else "containers unready"
+    )
+    metadata = Metadata(name="demo-0-0", uid=uid, deletion_timestamp="now" if going else None)
+    return Pod(metadata, status=PodStatus("Running", "10.0.0.1", conditions=(condition,)))
+
+
+def observation(**more: Any) -> contract.Observation:
+    server = contract.Server(answers=True, version="9.1.0", role=contract.ROLE_REPLICA)
+    server.replication.primary_address = "demo-1.prod.svc:6379"
+    server.replication.offset = 1000
+    return contract.Observation(server=server, sidecar_version="1", pod_uid="u1", **more)
+
+
+def test_a_server_that_serves() -> None:
+    after = status(node(), Findings(pod(), 0, observation(fingerprints=contract.Fingerprints(config="f"))))
+    assert after["ready"] is True
+    assert (after["podName"], after["podUID"], after["podIP"]) == ("demo-0-0", "u1", "10.0.0.1")
+    assert (after["observedRole"], after["observedReplicaOf"]) == ("replica", "demo-1")
+    assert (after["valkeyVersion"], after["sidecarVersion"], after["configFingerprint"]) == (
+        "9.1.0",
+        "1",
+        "f",
+    )
+    assert after["needsRestart"] is False
+
+
+def test_a_primary_follows_nobody_any_more() -> None:
+    seen = observation()
+    seen.server.role = contract.ROLE_PRIMARY
+    seen.server.replication.primary_address = ""
+    after = status(node(observedRole="replica", observedReplicaOf="demo-1"), Findings(pod(), 0, seen))
+    assert after["observedRole"] == "primary"
+    assert "observedReplicaOf" not in after
+
+
+def test_what_was_known_is_kept_while_nobody_says_anything() -> None:
+    known = {"observedRole": "primary", "valkeyVersion": "9.1.0", "podUID": "u1", "needsRestart": True}
+    after = status(node(**known, needsRestartReason="hz"), Findings(pod()))
+    assert (after["observedRole"], after["valkeyVersion"]) == ("primary", "9.1.0")
+    assert (after["needsRestart"], after["needsRestartReason"]) == (True, "hz")
+
+
+def test_a_new_pod_needs_no_restart_for_what_its_predecessor_needed_one() -> None:
+    after = status(node(podUID="u0", needsRestart=True, needsRestartReason="hz"), Findings(pod()))
+    assert after["needsRestart"] is False
+    assert "needsRestartReason" not in after
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (Findings(None), "the pod is not there yet"),
+        (Findings(pod(going=True)), "the pod is being stopped"),
+        (Findings(pod(ready=False)), "containers unready"),
+        (Findings(pod(ready=False), 1), "there are 2 pods of this node: one must go"),
+        (
+            Findings(pod(ready=False), 0, observation(gate=contract.Gate(waits_for="waits for b"))),
+            "waits for b",
+        ),
+        (Findings(pod(ready=False), 0, observation(not_ready="out of sync")), "out of sync"),
+        (Findings(pod(), 0, None, (), ("the volume grows",)), "the server serves; the volume grows"),
+    ],
+)
+def test_the_sentence(found: Findings, message: str) -> None:
+    assert status(node(), found)["message"] == message
+
+
+def test_a_load_is_not_told_in_percent() -> None:
+    seen = observation(not_ready="the server is loading its data, 37 %")
+    seen.server.is_loading = True
+    assert status(node(), Findings(pod(ready=False), 0, seen))["message"] == "the server is loading its data"
+
+
+def test_the_operator_stays_with_the_first_pod_until_it_is_gone() -> None:
+    first, second = pod("u1", going=True), pod("u2")
+    assert current_pod(node(podUID="u1"), [second, first]) is first
+    assert current_pod(node(podUID="u1"), [second]) is second
+    assert current_pod(node(), [first, second]) is second
+    assert current_pod(node(), [pod("u2"), pod("u3")]) is None
