@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import signal
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 
 from valkey_operator.contract.heartbeat import Address
@@ -26,11 +27,14 @@ from valkey_operator.sidecar.pod import Pod
 AGAIN = 1.0
 # For the last events, such as the server's end, which is proof that another may be primary.
 PARTING = 1.0
+# Of each TLS connection; asyncio's own is of 256 KiB, for a connection that carries a kilobyte in ten seconds.
+TLS_BUFFER = 32 * 1024
 log = logging.getLogger(__name__)
 
 
 async def run(settings: SidecarSettings) -> None:
     """Until SIGTERM, which comes when the server has ended."""
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
     outbox = Outbox()
     certificates = Certificates(settings.identity, outbox.tell)
     pod = Pod(settings, outbox.tell, certificates.fingerprints)
