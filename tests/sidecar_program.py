@@ -19,7 +19,7 @@ from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
 
 UID = "uid-1"
-CONFIG = 'port 0\nsave ""\n'
+CONFIG = 'port 0\nsave ""\nappendonly no\n'
 PASSWORD = "secret"  # noqa: S105 - of servers that live for seconds
 USERS = users_acl({SIDECAR: PASSWORD, REPLICATION: PASSWORD})
 

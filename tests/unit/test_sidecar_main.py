@@ -25,6 +25,7 @@ from valkey_operator.render.users import SIDECAR
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
 from valkey_operator.sidecar.files import SOCKET
+from valkey_operator.valkey import config_file
 from valkey_operator.valkey.connection import Connection
 
 Kind = contract.Event.Kind
@@ -82,7 +83,7 @@ async def test_the_operator_hears_of_everything_at_once(leader: Operator, tmp_pa
 def _is_seen_as_it_is(leader: Operator) -> None:
     seen = leader.heard[-1]
     assert (seen.node, seen.pod_uid) == (KEY.name, UID)
-    assert seen.fingerprints.config == hashlib.sha256(CONFIG.encode()).hexdigest()
+    assert seen.fingerprints.config == config_file.fingerprint(config_file.parse(CONFIG))
     assert seen.fingerprints.users == hashlib.sha256(USERS.encode()).hexdigest()
     assert len(seen.fingerprints.sidecar_certificate) == 64
     assert seen.fingerprints.trust == thumbprints(ISSUING.root.certificate)[0]
