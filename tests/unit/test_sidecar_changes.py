@@ -54,3 +54,12 @@ def test_a_full_volume_is_told_once_and_again_after_it_had_room() -> None:
     full = Space(0, 100 * GIB)
     looks: list[tuple[dict[str, str], Space]] = [({}, full), ({}, full), ({}, ROOMY), ({}, full)]
     assert told(*looks) == [(Kind.KIND_DISK_FULL, f"0 of {100 * GIB} bytes are free")] * 2
+
+
+def test_beginning_to_serve_and_ending_are_told_once_each() -> None:
+    events: list[tuple[Kind, str]] = []
+    changes = Changes(lambda kind, message: events.append((kind, message)))
+    for why_not in ("it loads", "it loads", "", "", "it is out of sync", "it has ended", ""):
+        changes.see_readiness(why_not)
+    ready = Kind.KIND_READINESS_CHANGED
+    assert events == [(ready, ""), (ready, "it is out of sync"), (ready, "")]

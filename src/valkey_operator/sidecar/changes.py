@@ -1,4 +1,5 @@
-"""Which of the server's answers are worth an event, once for each change: another role, a volume that is full."""
+"""Which of the server's answers are worth an event, once for each change: another role, a volume that is full,
+serving or not."""
 
 from __future__ import annotations
 
@@ -19,6 +20,12 @@ class Changes:
         self._tell = tell
         self._role = ""
         self._is_full = False
+        self._is_ready = False
+
+    def see_readiness(self, why_not: str) -> None:
+        if self._is_ready == bool(why_not):
+            self._is_ready = not why_not
+            self._tell(contract.Event.KIND_READINESS_CHANGED, why_not)
 
     def see(self, info: Mapping[str, str] | None, space: Space) -> None:
         """A server that does not answer has not changed."""

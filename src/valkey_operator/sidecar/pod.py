@@ -75,12 +75,14 @@ class Pod:
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
+        self._changes.see_readiness(self._waits_for)
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
         self._is_gone.set()
         log.warning("the server has ended")
 
     async def _follow(self, server: LivingServer) -> None:
         self._changes.see(server.info, self._volume.space())
+        self._changes.see_readiness(self.why_not_ready() or "")
         if server.info is not None:
             await self._follow_config(server)
 

@@ -451,6 +451,7 @@ class Event(_message.Message):
         KIND_GATE_CLOSED: _ClassVar[Event.Kind]
         KIND_FENCED: _ClassVar[Event.Kind]
         KIND_CONFIG_CHANGED: _ClassVar[Event.Kind]
+        KIND_READINESS_CHANGED: _ClassVar[Event.Kind]
     KIND_UNSPECIFIED: Event.Kind
     KIND_SERVER_STARTED: Event.Kind
     KIND_SERVER_DIED: Event.Kind
@@ -461,6 +462,7 @@ class Event(_message.Message):
     KIND_GATE_CLOSED: Event.Kind
     KIND_FENCED: Event.Kind
     KIND_CONFIG_CHANGED: Event.Kind
+    KIND_READINESS_CHANGED: Event.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
