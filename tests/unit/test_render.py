@@ -30,7 +30,7 @@ def deployment(**spec: Any) -> Deployment:
 def rendered(**spec: Any) -> str:
     """Every object of a Valkey of one pod, as YAML."""
     wanted = deployment(**spec)
-    node = valkey_node(wanted, "demo-0", "demo-0", 1, "valkey-operator/operator:1")
+    node = valkey_node(wanted, "demo-0", "demo-0", 1, "valkey-operator/operator:1", ["demo-0"])
     stored = {
         **node, "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyNode",
         "metadata": {**node["metadata"], "uid": "uid-2"},

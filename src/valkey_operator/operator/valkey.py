@@ -52,7 +52,8 @@ class ValkeyController:
     async def _make(self, deployment: Deployment) -> None:
         writer, caches, primary = self._world.writer, self._world.caches, _primary(deployment)
         await self._make_users(deployment)
-        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, self._world.settings.image)
+        image = self._world.settings.image
+        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, image, [primary])
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
 

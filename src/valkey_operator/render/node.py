@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from valkey_operator.model.deployment import Deployment
@@ -14,9 +14,18 @@ Part = dict[str, Any]
 MARKS = ("labels", "annotations")
 
 
-def valkey_node(deployment: Deployment, node: str, primary: str, epoch: int, operator_image: str) -> Part:
-    """What the topology wishes of one node; the node's own controller makes it so."""
-    config: Part = {"epoch": epoch, "files": {"valkey.conf": valkey_conf(deployment)}}
+def valkey_node(
+    deployment: Deployment, node: str, primary: str, epoch: int, operator_image: str, members: Sequence[str]
+) -> Part:
+    """What the topology wishes of one node; the node's own controller makes it so.
+
+    `members` are all nodes that hold the same data, itself included: its gate asks the others.
+    """
+    config: Part = {
+        "epoch": epoch,
+        "members": sorted(members),
+        "files": {"valkey.conf": valkey_conf(deployment)},
+    }
     if primary != node:
         config["replicaOf"] = primary
     spec: Part = {
@@ -55,13 +64,19 @@ class NodeObjects:
 
     def config_map(self) -> Part:
         config = self._spec.get("valkeyConfig", {})
-        record = {"epoch": config.get("epoch", 0), "primary": config.get("replicaOf", self.name)}
+        record = {
+            "epoch": config.get("epoch", 0),
+            "members": config.get("members", [self.name]),
+            "primary": config.get("replicaOf", self.name),
+        }
         data = {**config.get("files", {}), "record.json": json.dumps(record, sort_keys=True)}
         return {"metadata": self._marked(f"{self.name}-config"), "data": data}
 
     def service(self) -> Part:
         """Stable name and address of this one server; it publishes not-ready addresses, for its peers."""
-        ports = [{"name": name, "port": port, "targetPort": name} for name, port in pod.PORTS.items()]
+        named = {**pod.PORTS, "channel": pod.CHANNEL_PORT}
+        # By number: not every Kubernetes looks for the names of an init container's ports.
+        ports = [{"name": name, "port": port, "targetPort": port} for name, port in named.items()]
         spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}
         return {"metadata": self._marked(self.name), "spec": spec}
 

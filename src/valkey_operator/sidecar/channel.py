@@ -56,8 +56,9 @@ class PeerService(PeerBase):
 
     async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
         request: contract.TakeOverRequest = await _received(stream)
+        # `from` is a word of Python.
         refused = (
-            f"this sidecar cannot take over from {request.from_ if hasattr(request, 'from_') else 'it'} yet"
+            f"{self._pod.node} was asked to take over from {getattr(request, 'from')}, which it cannot do yet"
         )
         outcome = contract.Outcome(
             result=contract.RESULT_REFUSED, message=refused, guard="an_order_is_understood"

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from valkey_operator.model.gate import Disk, Record
+from valkey_operator.model.gate import Disk, Lineage, Record
 
 NOTES = ".valkey-operator"
 AUXILIARY = 0xFA
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a server is told to keep on its disk."""
+
+    snapshots: bool = False
+    appendonly: bool = False
+    # If it has an append-only file: on every write.
+    synced_always: bool = False
 
 
 class Volume:
@@ -24,28 +35,58 @@ class Volume:
         self._notes = folder / NOTES
         self._notes.mkdir(exist_ok=True)
 
-    def seen(self) -> Disk:
+    def seen(self, *, appendonly: bool) -> Disk:
+        """As a server finds it that starts now, with an append-only file or without.
+
+        It loads one kind of file only; and that is data only if the last run kept it: a snapshot of an earlier
+        configuration may be a year old.
+        """
         snapshot = self._folder / "dump.rdb"
         manifest = self._folder / "appendonlydir" / "appendonly.aof.manifest"
         facts = read_snapshot_facts(snapshot)
-        run = self._read("run")
+        kept = self.kept
+        has_log = appendonly and kept.appendonly and _is_filled(manifest)
+        has_snapshot = not appendonly and kept.snapshots and _is_filled(snapshot)
         return Disk(
-            has_data=_is_filled(manifest) if run.get("appendonly") else _is_filled(snapshot),
+            has_data=has_log or has_snapshot,
             was_stopped_cleanly=bool(self._read("clean")),
-            is_synced_always=bool(run.get("synced_always")),
-            has_append_only_file=bool(run.get("appendonly")) and _is_filled(manifest),
+            is_synced_always=has_log and kept.synced_always,
+            has_append_only_file=has_log,
             history=facts.get("repl-id", ""),
             offset=int(facts.get("repl-offset", "0")),
         )
 
-    def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
+    @property
+    def kept(self) -> Kept:
+        """By the last run; before the first one, whatever somebody has put here counts."""
+        run = self._read("run")
+        if not run:
+            return Kept(snapshots=True, appendonly=True)
+        return Kept(bool(run.get("snapshots")), bool(run.get("appendonly")), bool(run.get("synced_always")))
+
+    def note_start(self, kept: Kept) -> None:
         """Before each start: from now on the last stop is not a clean one any more."""
         (self._notes / "clean").unlink(missing_ok=True)
-        self._write("run", {"appendonly": appendonly, "synced_always": synced_always})
+        self._settle()
+        self.note_kept(kept)
+
+    def note_kept(self, kept: Kept) -> None:
+        """Before a running server is told to keep less; more counts from its next start on."""
+        self._note("run", asdict(kept))
 
     def note_clean_stop(self) -> None:
         """After the server has ended by our own order, without an error."""
-        self._write("clean", {"clean": True})
+        self._note("clean", {"clean": True})
+
+    @property
+    def lineage(self) -> Lineage:
+        known = self._read("lineage")
+        return Lineage(
+            str(known.get("history", "")), str(known.get("before", "")), int(known.get("until", 0))
+        )
+
+    def note_lineage(self, lineage: Lineage) -> None:
+        self._note("lineage", asdict(lineage))
 
     @property
     def record(self) -> Record:
@@ -53,8 +94,7 @@ class Volume:
         return Record(int(known.get("epoch", 0)), str(known.get("primary", "")))
 
     def note_record(self, record: Record) -> None:
-        if record != self.record:
-            self._write("record", {"epoch": record.epoch, "primary": record.primary})
+        self._note("record", {"epoch": record.epoch, "primary": record.primary})
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
@@ -63,13 +103,19 @@ class Volume:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
+    def _note(self, name: str, content: dict[str, Any]) -> None:
+        """Nothing is written where nothing changes: a full disk must not keep a server from starting."""
+        if content == self._read(name):
+            return
         arriving = self._notes / f"{name}.new"
         with arriving.open("w") as file:
             json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
         arriving.rename(self._notes / name)
+        self._settle()
+
+    def _settle(self) -> None:
         folder = os.open(self._notes, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -7,25 +7,18 @@ needs it and nowhere else.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.sidecar.disk import Kept
 
 SOCKET = "valkey.sock"
 CONFIG = "valkey.conf"
 USERS = "users.acl"
 
 
-@dataclass(frozen=True)
-class ServerFiles:
-    """The directives that matter to the sidecar itself, read back from what it wrote."""
-
-    appendonly: bool
-    synced_always: bool
-
-
-def write(settings: SidecarSettings, primary: str) -> ServerFiles:
+def write(settings: SidecarSettings, primary: str) -> None:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
     own = [
         f"dir {settings.data}",
@@ -39,9 +32,16 @@ def write(settings: SidecarSettings, primary: str) -> ServerFiles:
     write_users(settings)
     rendered = (settings.config / CONFIG).read_text().rstrip("\n")
     _replace(settings.run / CONFIG, "\n".join([rendered, *own, ""]))
-    said = directives(settings)
-    appendonly = said.get("appendonly") == "yes"
-    return ServerFiles(appendonly, appendonly and said.get("appendfsync") == "always")
+
+
+def kept(said: Mapping[str, str]) -> Kept:
+    """What a server with these directives keeps on its disk."""
+    return Kept(
+        # As the server reads it: points add up, an empty one takes back all before it, and none is the default.
+        snapshots=said.get("save", "3600 1") not in ("", '""', "''"),
+        appendonly=said.get("appendonly") == "yes",
+        synced_always=said.get("appendfsync") == "always",
+    )
 
 
 def write_users(settings: SidecarSettings) -> None:

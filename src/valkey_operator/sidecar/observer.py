@@ -14,8 +14,13 @@ REPLICA = re.compile(r"slave\d+")
 DATABASE = re.compile(r"db\d+")
 
 
-def server(info: Info) -> contract.Server:
-    """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out."""
+def server(info: Info | None) -> contract.Server:
+    """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out.
+
+    A server that runs and does not answer is there all the same.
+    """
+    if info is None:
+        return contract.Server(answers=False)
     return contract.Server(
         answers=True,
         version=info.get("valkey_version", ""),
@@ -48,6 +53,24 @@ def disk(seen: gate.Disk) -> contract.Disk:
 
 def record(seen: gate.Record) -> contract.Record:
     return contract.Record(epoch=seen.epoch, primary=seen.primary)
+
+
+def lineage(info: Info) -> gate.Lineage:
+    until = _number(info, "second_repl_offset")
+    return gate.Lineage(
+        info.get("master_replid", ""), info.get("master_replid2", "") if until > 0 else "", max(until, 0)
+    )
+
+
+def has_whole_log(info: Info) -> bool | None:
+    """Whether all data is in the append-only file; None while it cannot be told.
+
+    A replica that is given everything anew stops its file, and writes a new one afterwards.
+    """
+    if not _yes(info, "aof_enabled"):
+        return False
+    is_being_made = _yes(info, "aof_rewrite_in_progress") or _yes(info, "aof_rewrite_scheduled")
+    return True if not is_being_made and info.get("aof_last_bgrewrite_status", "ok") == "ok" else None
 
 
 def why_not_ready(info: Info | None) -> str:

@@ -6,15 +6,20 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from valkey_operator import __version__
+from valkey_operator.contract.channel import PORT
+from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.model.gate import Record, Start
+from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import files, gate, observer
-from valkey_operator.sidecar.disk import Volume
+from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
+from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 
@@ -35,10 +40,14 @@ class Pod:
         self._tell = tell
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
+        scope = Scope(settings.namespace, settings.kind, settings.deployment, settings.trust_domain)
+        self._members = Members(scope, settings.identity, lambda node: (self.address_of(node)[0], PORT))
         self._server: LivingServer | None = None
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
+        self._is_asked = False
         self._is_allowed = False
+        self._noticed: tuple[Lineage, bool | None] | None = None
         self._sequence = 0
         self._run = time.time_ns() // 1_000_000
 
@@ -48,14 +57,16 @@ class Pod:
         while True:
             if process is not None:
                 await self._watch(process)
-            process = await self._admit(await self._door.knock())
+            found = await self._door.knock()
+            process = await self._admit(found) if isinstance(found, Visitor) else found
 
     async def _watch(self, process: ServerProcess) -> None:
         log.info("the server runs as process %d", process.pid)
         self._waits_for = ""
         password = (self._settings.users / "sidecar-password").read_text().strip()
-        self._server = LivingServer(process, self._settings.run / files.SOCKET, USER, password)
-        self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
+        socket = self._settings.run / files.SOCKET
+        self._server = LivingServer(process, socket, USER, password, self._notice)
+        self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
@@ -63,24 +74,73 @@ class Pod:
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
-        while isinstance(verdict := gate.decide(self._start()), gate.Closed):
-            if verdict.reason != self._waits_for:
-                log.warning("the server may not start: %s", verdict.reason)
-                self._waits_for = verdict.reason
-                self._tell(contract.Event.KIND_GATE_CLOSED, verdict.reason)
-            await asyncio.sleep(LOOK_AGAIN)
-        record = Record(self.record.epoch, verdict.primary)
-        written = files.write(self._settings, verdict.primary)
-        self._volume.note_start(appendonly=written.appendonly, synced_always=written.synced_always)
-        self._volume.note_record(record)
-        self._opened_by, self._is_allowed = verdict.rule, False
+        self._is_asked, told = True, ""
+        try:
+            while isinstance(verdict := gate.decide(start := await self._start()), gate.Closed):
+                self._waits_for = str(verdict)
+                if verdict.reason != told:
+                    told = verdict.reason
+                    log.warning("the server may not start: %s", verdict)
+                    self._tell(contract.Event.KIND_GATE_CLOSED, str(verdict))
+                await asyncio.sleep(LOOK_AGAIN)
+            self._prepare(verdict, start)
+            return visitor.let_in()
+        finally:
+            visitor.leave()
+            self._is_asked = self._is_allowed = False
+
+    def _prepare(self, verdict: gate.Open, start: Start) -> None:
+        files.write(self._settings, verdict.primary)
+        self._volume.note_start(self._wanted())
+        self._noticed = None
+        self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
+        self._opened_by = verdict.rule
         role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
-        return visitor.let_in()
 
-    def _start(self) -> Start:
-        seen, record = self._volume.seen(), self.record
-        return Start(self._settings.node, record, seen, is_allowed=self._is_allowed)
+    async def _start(self) -> Start:
+        """Looked at anew each time: the record and the members may be others by now."""
+        node, members = self._settings.node, self._told().get("members", [])
+        start = Start(
+            node,
+            self.record,
+            self._volume.seen(appendonly=self._wanted().appendonly),
+            {name: Silence() for name in members if name != node},
+            self._volume.lineage,
+            self._is_allowed,
+        )
+        if gate.needs_members(start):
+            return replace(start, members=await self._members.ask(start.members))
+        return start
+
+    def _wanted(self) -> Kept:
+        """What the next server is to keep on its disk, by the rendered configuration."""
+        return files.kept(files.directives(self._settings))
+
+    def _notice(self, info: Mapping[str, str]) -> None:
+        """Facts about this run that the next start must know."""
+        facts = observer.lineage(info), observer.has_whole_log(info)
+        if facts == self._noticed:
+            return
+        lineage, has_log = facts
+        try:
+            self._volume.note_lineage(lineage)
+            if has_log is not None:
+                self._volume.note_kept(replace(self._volume.kept, appendonly=has_log))
+            self._noticed = facts
+        except OSError as error:
+            log.warning("what the next start must know cannot be noted, and is tried again: %s", error)
+
+    def note_directives(self, told: Mapping[str, str]) -> None:
+        """Before the running server is told so: less is kept from now on, more counts from the next start on."""
+        kept, wished = self._volume.kept, files.kept(told)
+        self._volume.note_kept(
+            Kept(
+                kept.snapshots and wished.snapshots,
+                kept.appendonly and told.get("appendonly") != "no",
+                kept.synced_always and told.get("appendfsync", "always") == "always",
+            )
+        )
 
     @property
     def pod_uid(self) -> str:
@@ -89,10 +149,17 @@ class Pod:
     @property
     def record(self) -> Record:
         """The operator's word on who is primary, or our own note where that is newer."""
-        file = self._settings.config / "record.json"
-        told = json.loads(file.read_text()) if file.exists() else {}
+        told = self._told()
         record = Record(int(told.get("epoch", 0)), str(told.get("primary", self._settings.node)))
         return max(self._volume.record, record, key=lambda each: each.epoch)
+
+    def _told(self) -> dict[str, Any]:
+        file = self._settings.config / "record.json"
+        told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return told
+
+    def note_record(self, record: Record) -> None:
+        self._volume.note_record(record)
 
     def running_server(self) -> LivingServer | None:
         return self._server
@@ -104,22 +171,30 @@ class Pod:
 
     def observe(self) -> contract.Observation:
         self._sequence += 1
-        info = self._server.info if self._server is not None else None
+        gate_seen = contract.Gate(
+            is_asked=self._is_asked, waits_for=self._waits_for, opened_by=self._opened_by
+        )
         return contract.Observation(
             node=self._settings.node,
             pod_uid=self._settings.pod_uid,
             sequence=self._sequence,
             run=self._run,
             sidecar_version=__version__,
-            server=observer.server(info) if info is not None else None,
-            gate=contract.Gate(waits_for=self._waits_for, opened_by=self._opened_by),
+            server=observer.server(self._server.info) if self._server is not None else None,
+            gate=gate_seen,
             record=observer.record(self.record),
-            disk=observer.disk(self._volume.seen()),
+            disk=observer.disk(self._volume.seen(appendonly=self._wanted().appendonly)),
             not_ready=self.why_not_ready() or "",
         )
 
-    def open_gate(self) -> None:
-        self._is_allowed = True
+    @property
+    def node(self) -> str:
+        return self._settings.node
+
+    def open_gate(self) -> bool:
+        """For the server that waits now; False when none does. A later one asks anew."""
+        self._is_allowed = self._is_asked
+        return self._is_allowed
 
     def address_of(self, node: str) -> tuple[str, int]:
         return f"{node}.{self._settings.namespace}.svc", 6379
@@ -134,6 +209,10 @@ class Pod:
     async def stop(self) -> None:
         """Before the pod goes: a server that ends by this order, without an error, has stopped cleanly."""
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
-        if self._server is not None and await self._server.shut_down(STOP_LIMIT):
+        server, kept = self._server, self._volume.kept
+        if server is None:
+            return
+        # By name: what a person has set on the running server must not decide whether data is saved.
+        if await server.shut_down(STOP_LIMIT, *(("SAVE",) if kept.snapshots else ())):
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,26 @@ GOODBYE = 10.0
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
 log = logging.getLogger(__name__)
 
+Notice = Callable[[Mapping[str, str]], None]
+
 
 class LivingServer:
     """One run of the server, from its start to its end."""
 
-    def __init__(self, process: ServerProcess, socket: Path, user: str, password: str) -> None:
+    def __init__(
+        self,
+        process: ServerProcess,
+        socket: Path,
+        user: str,
+        password: str,
+        notice: Notice = lambda _info: None,
+    ) -> None:
         self.process = process
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
+        self._notice = notice
 
     async def watch(self) -> None:
         """Look at it again and again until its process has ended."""
@@ -37,6 +47,8 @@ class LivingServer:
         try:
             while not self.process.has_ended:
                 await self.look()
+                if self.info is not None:
+                    self._notice(self.info)
                 is_settled = self.info is not None and self.info.get("loading") != "1"
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:
@@ -61,14 +73,17 @@ class LivingServer:
             self._connection = None
             raise
 
-    async def shut_down(self, grace: float) -> bool:
+    async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
 
         A server that could not be asked, or did not say goodbye in time, has not stopped cleanly, even if its
-        process ends meanwhile: a clean stop lets it start as primary again, over what its replicas have.
+        process ends meanwhile: a clean stop lets it start as primary again, over what its replicas have. The
+        last thing a server does, when all is saved, is to remove its socket's file; a killed one leaves it.
         """
+        # One that loads its data stops too, but saves nothing.
+        has_loaded = self.info is not None and self.info.get("loading") != "1"
         try:
-            await self.call("SHUTDOWN", limit=grace)
+            await self.call("SHUTDOWN", *how, limit=grace)
         except Ended:
             pass  # its way to say yes
         except (Refused, Silent) as error:
@@ -78,7 +93,7 @@ class LivingServer:
             await asyncio.wait_for(self.process.end(), GOODBYE)
         except TimeoutError:
             return False
-        return True
+        return has_loaded and not self._socket.exists()
 
     def _disconnect(self) -> None:
         if self._connection is not None:
