@@ -13,6 +13,7 @@ from valkey_operator.sidecar.gate import Closed, Open, decide, needs_members
 
 ME = Record(epoch=3, primary="a")
 DATA = Disk(has_data=True, history="h", offset=100)
+LOG = Disk(has_data=True, has_append_only_file=True)
 CLEAN = replace(DATA, was_stopped_cleanly=True)
 LIVING = Member(is_up=True, record=ME, has_data=True)
 DOWN = Member(record=ME, disk=DATA)
@@ -54,19 +55,31 @@ SILENT = Silence("no answer within 2 s")
             Start("a", ME, DATA, {"b": replace(DOWN, disk=replace(DATA, offset=101))}),
             Closed(
                 "the_fullest_disk_starts",
-                "the snapshot of b goes further than this one: waits until b is primary",
+                "the disk of b holds more than this one: waits until b is primary",
             ),
         ),
         (
             Start("a", ME, Disk(), {"b": DOWN}),
             Closed(
                 "the_fullest_disk_starts",
-                "the snapshot of b goes further than this one: waits until b is primary",
+                "the disk of b holds more than this one: waits until b is primary",
             ),
         ),
         (
             Start("a", ME, Disk(), {"b": Member(record=ME)}),
             Open("a", "the_fullest_disk_starts", "no member has any data: starts empty"),
+        ),
+        # A new replica that was never in sync has made an append-only file all the same.
+        (
+            Start("a", ME, Disk(), {"b": Member(is_up=True, record=ME, disk=LOG)}),
+            Open("a", "the_fullest_disk_starts", "no member has any data: starts empty"),
+        ),
+        (
+            Start("a", ME, Disk(), {"b": Member(record=ME, disk=LOG)}),
+            Closed(
+                "the_fullest_disk_starts",
+                "the disk of b holds more than this one: waits until b is primary",
+            ),
         ),
         (
             Start("a", ME, CLEAN, {"b": SILENT, "c": LIVING}),
@@ -154,7 +167,7 @@ def test_the_fullest_disk_is_that_of_the_newest_history(mine: Disk, others: Disk
         assert verdict == Open("a", "the_fullest_disk_starts")
     else:
         assert isinstance(verdict, Closed)
-        assert "snapshot of b" in verdict.reason
+        assert "disk of b" in verdict.reason
 
 
 def test_a_closed_gate_names_its_rule_and_for_whom_it_waits() -> None:

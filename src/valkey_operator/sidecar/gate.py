@@ -98,7 +98,9 @@ def a_living_member_goes_first(start: Start, _newest: Record) -> Verdict | None:
 
 def the_fullest_disk_starts(start: Start, _newest: Record) -> Verdict | None:
     rule = "the_fullest_disk_starts"
-    disks = {start.node: start.disk, **{name: member.disk for name, member in _answers(start)}}
+    # A server that is up has loaded its disk; here it holds nothing, even if it has made files for what is to come.
+    disks = {name: member.disk for name, member in _answers(start) if not member.is_up}
+    disks[start.node] = start.disk
     if not any(disk.has_data for disk in disks.values()):
         return Open(start.node, rule, "no member has any data: starts empty")
     if start.disk.has_append_only_file:
@@ -107,9 +109,7 @@ def the_fullest_disk_starts(start: Start, _newest: Record) -> Verdict | None:
     fullest = max(disks, key=lambda name: _fullness(disks[name], lineage, name == start.node))
     if fullest == start.node:
         return Open(start.node, rule)
-    return Closed(
-        rule, f"the snapshot of {fullest} goes further than this one: waits until {fullest} is primary"
-    )
+    return Closed(rule, f"the disk of {fullest} holds more than this one: waits until {fullest} is primary")
 
 
 def _answers(start: Start) -> list[tuple[str, Member]]:

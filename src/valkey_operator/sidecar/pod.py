@@ -74,7 +74,7 @@ class Pod:
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
-        self._is_asked, told = True, ""
+        self._is_asked, self._waits_for, told = True, "the gate asks the other members", ""
         try:
             while isinstance(verdict := gate.decide(start := await self._start()), gate.Closed):
                 self._waits_for = str(verdict)
