@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import subprocess
 
 import pytest
@@ -61,16 +62,10 @@ def lie_down(three: Three, faults: Faults) -> None:
     """Kills the replicas' servers so that the kubelet waits ten seconds with the next start, then the primary's."""
     for node in (B, C):
         faults.kill(f"{three.place.namespace}/{node}-0", "valkey")
-        three.place.eventually(lambda node=node: _starts(three, node) == 1)  # type: ignore[misc]
+        three.place.eventually(functools.partial(three.place.has_restarted, f"{node}-0"))
     for node in (B, C):
         faults.kill(f"{three.place.namespace}/{node}-0", "valkey")
     faults.kill(f"{three.place.namespace}/{A}-0", "valkey")
-
-
-def _starts(three: Three, node: str) -> int:
-    """How often the server's container was started again; 0 while it does not run."""
-    (status,) = three.place.get("pod", f"{node}-0")["status"]["containerStatuses"]
-    return int(status["restartCount"]) if status.get("started") else 0
 
 
 async def test_when_all_were_killed_the_fullest_disk_starts(three: Three, faults: Faults) -> None:
@@ -176,10 +171,11 @@ while [ "$(valkey-cli -h {A} SET k$n $n)" = OK ]; do echo k$n; n=$((n+1)); done
 def test_a_word_left_over_opens_no_gate(place: Place, faults: Faults) -> None:
     place.apply("Valkey", "one", AOF_ALWAYS)
     place.is_ready("one")
-    with faults.pause(f"{place.namespace}/{POD}", "sidecar"):
+    with place.frozen_sidecar(POD):
         leave_word = "exec 3<>/run/valkey/gate; echo start >&3"
         place.kubectl("exec", POD, "--container=valkey", "--", "/bin/sh", "-c", leave_word)
         faults.kill(f"{place.namespace}/{POD}", "valkey")
+        place.eventually(lambda: place.has_restarted(POD))
         for _ in range(5):
             assert not _answers(place)
     place.eventually(lambda: _answers(place))
