@@ -179,3 +179,15 @@ def test_a_word_left_over_opens_no_gate(place: Place, faults: Faults) -> None:
         for _ in range(5):
             assert not _answers(place)
     place.eventually(lambda: _answers(place))
+
+
+def test_the_sidecar_sees_the_image_of_the_server_and_tells_prometheus(place: Place) -> None:
+    """Where the modules of an image are found; the image of these tests has none."""
+    place.apply("Valkey", "one", AOF_ALWAYS)
+    place.is_ready("one")
+    look = "import os; print(os.listdir(f'/proc/{open(\"/run/valkey/pid\").read().strip()}/root/usr/bin'))"
+    assert "valkey-server" in place.in_sidecar(POD, "python3.13", "-c", look)
+    read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/metrics').read().decode())"
+    page = place.in_sidecar(POD, "python3.13", "-c", read)
+    assert "valkey_sidecar_server_up 1.0" in page
+    assert "valkey_sidecar_server_starts_total 1.0" in page

@@ -17,6 +17,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Disk, Member, Record, Silence
 from valkey_operator.sidecar import channel, members
 from valkey_operator.sidecar.members import Members
+from valkey_operator.sidecar.metrics import Counts
 
 ME, B, C = "cache-0-0", "cache-0-1", "cache-0-2"
 
@@ -39,7 +40,7 @@ async def sidecars(**said: contract.Observation) -> AsyncIterator[dict[str, int]
         ports = {}
         for name, observation in said.items():
             full = name.replace("_", "-")
-            doorman = channel.Doorman(SCOPE.node(full), OPERATOR)
+            doorman = channel.Doorman(SCOPE.node(full), OPERATOR, Counts())
             opened = channel.opened(Sidecar(observation), doorman, node(full), 0, "127.0.0.1")
             ports[full] = await stack.enter_async_context(opened)
         yield ports

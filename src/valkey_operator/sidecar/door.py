@@ -58,6 +58,11 @@ class Visitor:
         self._descriptor = descriptor
         self._pid = pid
 
+    @property
+    def root(self) -> Path:
+        """The file system of its container."""
+        return Path("/proc", self._pid.read_text().strip(), "root")
+
     def let_in(self) -> ServerProcess | None:
         """The process that is, or is about to be, the server; None when it has gone away."""
         process = _hold(self._pid)

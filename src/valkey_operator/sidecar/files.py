@@ -7,7 +7,7 @@ needs it and nowhere else.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
@@ -18,7 +18,7 @@ CONFIG = "valkey.conf"
 USERS = "users.acl"
 
 
-def write(settings: SidecarSettings, primary: str) -> None:
+def write(settings: SidecarSettings, primary: str, modules: Sequence[str] = ()) -> None:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
     own = [
         f"dir {settings.data}",
@@ -31,6 +31,8 @@ def write(settings: SidecarSettings, primary: str) -> None:
         own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
     write_users(settings)
     rendered = (settings.config / CONFIG).read_text().rstrip("\n")
+    # One that is loaded twice ends the server.
+    own += [f"loadmodule {module}" for module in modules if f"loadmodule {module}" not in rendered]
     _replace(settings.run / CONFIG, "\n".join([rendered, *own, ""]))
 
 

@@ -30,7 +30,8 @@ async def run(settings: SidecarSettings) -> None:
     """Until SIGTERM, which comes when the server has ended."""
     pod = Pod(settings, _log_event)
     checks = {"ready": pod.why_not_ready, "live": lambda: None}
-    async with probes.opened(checks, settings.probe_port), asyncio.TaskGroup() as group:
+    pages = {"metrics": pod.metrics}
+    async with probes.opened(checks, settings.probe_port, pages=pages), asyncio.TaskGroup() as group:
         parts = [
             group.create_task(_forever(pod.run), name="door"),
             group.create_task(_forever(Handover(settings.run, pod.stop).run), name="handover"),
@@ -53,7 +54,9 @@ async def _serve(settings: SidecarSettings, pod: Pod) -> None:
     me = NodeIdentity(
         settings.namespace, settings.kind, settings.deployment, settings.node, settings.trust_domain
     )
-    doorman = channel.Doorman(me, OperatorIdentity(settings.operator_namespace, settings.trust_domain))
+    doorman = channel.Doorman(
+        me, OperatorIdentity(settings.operator_namespace, settings.trust_domain), pod.counts
+    )
     async with channel.opened(pod, doorman, credentials, settings.channel_port):
         log.info("takes calls as %s", me)
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model import gate
@@ -14,7 +14,7 @@ REPLICA = re.compile(r"slave\d+")
 DATABASE = re.compile(r"db\d+")
 
 
-def server(info: Info | None) -> contract.Server:
+def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
     """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out.
 
     A server that runs and does not answer is there all the same.
@@ -37,6 +37,7 @@ def server(info: Info | None) -> contract.Server:
         keys=sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name)),
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
+        modules=modules,
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files, gate, observer
+from valkey_operator.sidecar import files, gate, metrics, modules, observer
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.members import Members
+from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 
@@ -38,6 +39,7 @@ class Pod:
     def __init__(self, settings: SidecarSettings, tell: Tell) -> None:
         self._settings = settings
         self._tell = tell
+        self.counts = Counts()
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
         scope = Scope(settings.namespace, settings.kind, settings.deployment, settings.trust_domain)
@@ -66,9 +68,11 @@ class Pod:
         password = (self._settings.users / "sidecar-password").read_text().strip()
         socket = self._settings.run / files.SOCKET
         self._server = LivingServer(process, socket, USER, password, self._notice)
+        self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
+        self.counts.add(Count.SERVER_ENDS)
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
         log.warning("the server has ended")
 
@@ -83,14 +87,14 @@ class Pod:
                     log.warning("the server may not start: %s", verdict)
                     self._tell(contract.Event.KIND_GATE_CLOSED, str(verdict))
                 await asyncio.sleep(LOOK_AGAIN)
-            self._prepare(verdict, start)
+            self._prepare(verdict, start, modules.found(visitor.root))
             return visitor.let_in()
         finally:
             visitor.leave()
             self._is_asked = self._is_allowed = False
 
-    def _prepare(self, verdict: gate.Open, start: Start) -> None:
-        files.write(self._settings, verdict.primary)
+    def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
+        files.write(self._settings, verdict.primary, loaded)
         self._volume.note_start(self._wanted())
         self._noticed = None
         self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
@@ -169,6 +173,15 @@ class Pod:
             return self._waits_for
         return observer.why_not_ready(self._server.info) or None
 
+    def metrics(self) -> str:
+        server = self._server
+        return metrics.page(
+            self.counts,
+            gate_is_open=server is not None,
+            gate_is_asked=self._is_asked,
+            server_is_up=server is not None and server.info is not None,
+        )
+
     def observe(self) -> contract.Observation:
         self._sequence += 1
         gate_seen = contract.Gate(
@@ -180,7 +193,9 @@ class Pod:
             sequence=self._sequence,
             run=self._run,
             sidecar_version=__version__,
-            server=observer.server(self._server.info) if self._server is not None else None,
+            server=observer.server(self._server.info, self._server.modules)
+            if self._server is not None
+            else None,
             gate=gate_seen,
             record=observer.record(self.record),
             disk=observer.disk(self._volume.seen(appendonly=self._wanted().appendonly)),
@@ -208,6 +223,7 @@ class Pod:
 
     async def stop(self) -> None:
         """Before the pod goes: a server that ends by this order, without an error, has stopped cleanly."""
+        self.counts.add(Count.HANDOVERS)
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
         server, kept = self._server, self._volume.kept
         if server is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
@@ -41,7 +42,8 @@ class ServerProcess:
 
     def kill(self) -> None:
         if not self.has_ended:
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and our loop will hear of it next
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     @property
     def program(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from valkey_operator.sidecar import modules
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.valkey import info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
@@ -37,9 +38,12 @@ class LivingServer:
         self.process = process
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
+        # Known once it has loaded: they do not change while it runs.
+        self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
         self._notice = notice
+        self._is_listed = False
 
     async def watch(self) -> None:
         """Look at it again and again until its process has ended."""
@@ -59,6 +63,9 @@ class LivingServer:
     async def look(self) -> None:
         try:
             self.info = info.parse(await self.call("INFO", *SECTIONS))
+            if not self._is_listed and self.info.get("loading") != "1":
+                self._is_listed = True
+                self.modules = modules.names(await self.call("MODULE", "LIST"))
         except (Silent, Refused) as error:
             log.debug("the server does not answer: %s", error)
             self.info = None
