@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -82,11 +83,34 @@ class Place:
     def in_sidecar(self, pod: str, *words: str) -> str:
         return self.kubectl("exec", pod, "--container=sidecar", "--", *words).strip()
 
+    @contextmanager
+    def frozen_sidecar(self, pod: str) -> Iterator[None]:
+        """Its Python process; the container's first one only starts it again."""
+        self.in_sidecar(pod, "python3.13", "-c", SIGNAL_SIDECAR, "SIGSTOP")
+        try:
+            yield
+        finally:
+            self.in_sidecar(pod, "python3.13", "-c", SIGNAL_SIDECAR, "SIGCONT")
+
+    def has_restarted(self, pod: str) -> bool:
+        """Whether the server's container runs again after it has ended once."""
+        (status,) = self.get("pod", pod)["status"]["containerStatuses"]
+        return status["restartCount"] == 1 and "running" in status["state"]
+
     def eventually(self, claim: Callable[[], bool], patience: float = 60) -> None:
         ends = time.monotonic() + patience
         while not claim():
             assert time.monotonic() < ends, f"not true within {patience} s"
             time.sleep(0.1)
+
+
+SIGNAL_SIDECAR = """
+import os, pathlib, signal, sys
+for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    if int(folder.name) != os.getpid() and b"valkey_operator.sidecar" in (folder / "cmdline").read_bytes():
+        if (folder / "comm").read_text().startswith("python"):
+            os.kill(int(folder.name), signal.Signals[sys.argv[1]])
+"""
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from devcluster.cluster import EmbeddedCluster
 from devcluster.faults import Faults
 from devcluster.problem import Problem
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import SIGNAL_SIDECAR, Place
 
 SPEC = {
     "image": "valkey-operator/valkey:9.1",
@@ -65,8 +65,9 @@ def test_a_killed_server_loses_no_acknowledged_write_with_aof_always(place: Plac
 def test_a_server_killed_while_the_sidecar_is_frozen_does_not_start(place: Place, faults: Faults) -> None:
     place.apply("Valkey", "one", AOF_ALWAYS)
     place.is_ready("one")
-    with faults.pause(f"{place.namespace}/{POD}", "sidecar"):
+    with place.frozen_sidecar(POD):
         faults.kill(f"{place.namespace}/{POD}", "valkey")
+        place.eventually(lambda: place.has_restarted(POD))
         for _ in range(5):
             assert not _answers(place)
     place.eventually(lambda: _answers(place))
@@ -78,7 +79,7 @@ def test_the_sidecar_killed_ten_times_disturbs_no_client(place: Place) -> None:
     before = place.valkey(POD, "INFO", "server")
     for n in range(10):
         with contextlib.suppress(Problem):  # the exec itself may be cut
-            place.in_sidecar(POD, "python3.13", "-c", KILL_PYTHON)
+            place.in_sidecar(POD, "python3.13", "-c", SIGNAL_SIDECAR, "SIGKILL")
         assert place.valkey(POD, "SET", f"k{n}", "1") == "OK"
     after = place.valkey(POD, "INFO", "server")
     assert _field(before, "process_id") == _field(after, "process_id")
@@ -117,15 +118,6 @@ def _is_quiet(cluster: EmbeddedCluster) -> bool:
         if request.is_write and request.user.endswith(":valkey-operator") and request.resource != "leases"
     ]
     return not writes
-
-
-KILL_PYTHON = """
-import os, pathlib, signal
-for folder in pathlib.Path("/proc").glob("[0-9]*"):
-    if int(folder.name) != os.getpid() and b"valkey_operator.sidecar" in (folder / "cmdline").read_bytes():
-        if (folder / "comm").read_text().startswith("python"):
-            os.kill(int(folder.name), signal.SIGKILL)
-"""
 
 
 def _answers(place: Place, *options: str) -> bool:

@@ -19,6 +19,7 @@ from valkey_operator.operator import calls
 from valkey_operator.operator.calls import Sidecars
 from valkey_operator.operator.seen import Custom, Pod, PodStatus
 from valkey_operator.sidecar import channel
+from valkey_operator.sidecar.metrics import Counts
 
 OPERATORS = Credentials.from_bytes(material(ISSUING.operator()))
 
@@ -39,7 +40,7 @@ def pod() -> SidecarsPod:
 
 @pytest.fixture
 async def sidecars(pod: SidecarsPod) -> AsyncIterator[Sidecars]:
-    doorman = channel.Doorman(NODE, OPERATOR)
+    doorman = channel.Doorman(NODE, OPERATOR, Counts())
     async with channel.opened(pod, doorman, node(), 0, "127.0.0.1") as port:
         yield Sidecars(lambda: OPERATORS, NODE.trust_domain, port)
 

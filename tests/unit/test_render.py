@@ -32,7 +32,7 @@ def deployment(**spec: Any) -> Deployment:
 def rendered(**spec: Any) -> str:
     """Every object of a Valkey of one pod, as YAML."""
     wanted = deployment(**spec)
-    node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR)
+    node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
     stored = {
         **node, "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyNode",
         "metadata": {**node["metadata"], "uid": "uid-2"},

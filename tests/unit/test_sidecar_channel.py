@@ -18,6 +18,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeStub, PeerStub
 from valkey_operator.pki.authority import issue_mtls_leaf
 from valkey_operator.sidecar import channel
+from valkey_operator.sidecar.metrics import Count, Counts
 
 OBSERVE = contract.ObserveRequest(pod_uid="u1")
 OPERATORS = Credentials.from_bytes(material(ISSUING.operator()))
@@ -29,13 +30,18 @@ def pod() -> Pod:
 
 
 @pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
 def credentials() -> Credentials:
     return node()
 
 
 @pytest.fixture
-async def port(pod: Pod, credentials: Credentials) -> AsyncIterator[int]:
-    doorman = channel.Doorman(NODE, OPERATOR)
+async def port(pod: Pod, credentials: Credentials, counts: Counts) -> AsyncIterator[int]:
+    doorman = channel.Doorman(NODE, OPERATOR, counts)
     async with channel.opened(pod, doorman, credentials, 0, "127.0.0.1") as listening:
         yield listening
 
@@ -59,7 +65,7 @@ async def test_the_operator_sees_and_orders(port: int, pod: Pod) -> None:
     assert pod.server.calls == [("REPLICAOF", "NO", "ONE")]
 
 
-async def test_a_node_of_the_same_deployment_may_look_and_nothing_more(port: int) -> None:
+async def test_a_node_of_the_same_deployment_may_look_and_nothing_more(port: int, counts: Counts) -> None:
     sibling = node("cache-0-1")
     assert (await observe_as_peer(port, sibling)).node == "a"
     with pytest.raises(Unanswered, match=r"permission denied: .*cache-0-1 may not call Observe"):
@@ -67,6 +73,15 @@ async def test_a_node_of_the_same_deployment_may_look_and_nothing_more(port: int
     async with opened("127.0.0.1", sibling, NODE, port) as connection:
         with pytest.raises(Unanswered, match="may not call Act"):
             await answered(NodeStub(connection).Act(order(promote=contract.Promote())), 10)
+    assert (counts[Count.CALLS_SERVED], counts[Count.CALLS_REFUSED]) == (1, 2)
+
+
+async def test_nobody_can_be_asked_to_take_over_yet(port: int) -> None:
+    async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
+        request = contract.TakeOverRequest(pod_uid="u1", epoch=4, **{"from": "cache-0-1"})
+        outcome = await answered(PeerStub(connection).TakeOver(request), 10)
+    assert outcome.result == contract.RESULT_REFUSED
+    assert outcome.message == "a was asked to take over from cache-0-1, which it cannot do yet"
 
 
 async def test_a_stolen_certificate_of_a_node_commands_no_other_node(port: int, pod: Pod) -> None:

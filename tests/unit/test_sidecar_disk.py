@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from valkey_operator.model.gate import Disk, Record
+from valkey_operator.model.gate import Disk, Lineage, Record
 from valkey_operator.render.scripts import SUPERVISOR
-from valkey_operator.sidecar.disk import Volume, read_snapshot_facts
+from valkey_operator.sidecar.disk import Kept, Volume, read_snapshot_facts
 
 
 def text(word: str) -> bytes:
@@ -46,33 +46,96 @@ def test_a_broken_snapshot_tells_nothing_and_harms_nobody(tmp_path: Path, conten
     assert read_snapshot_facts(file) == {}
 
 
+SNAPSHOTS = Kept(snapshots=True)
+LOG = Kept(appendonly=True, synced_always=True)
+
+
+def log(folder: Path) -> None:
+    (folder / "appendonlydir").mkdir()
+    (folder / "appendonlydir" / "appendonly.aof.manifest").write_text("file x seq 1 type b")
+
+
 def test_an_empty_volume_has_nothing(tmp_path: Path) -> None:
-    assert Volume(tmp_path).seen() == Disk()
+    assert Volume(tmp_path).seen(appendonly=False) == Disk()
+    assert Volume(tmp_path).seen(appendonly=True) == Disk()
 
 
 def test_a_clean_stop_is_one_until_the_next_start(tmp_path: Path) -> None:
     volume = Volume(tmp_path)
-    volume.note_start(appendonly=False, synced_always=False)
+    volume.note_start(SNAPSHOTS)
     (tmp_path / "dump.rdb").write_bytes(snapshot())
-    assert volume.seen() == Disk(has_data=True)
+    assert volume.seen(appendonly=False) == Disk(has_data=True)
     volume.note_clean_stop()
-    assert Volume(tmp_path).seen().is_complete
-    volume.note_start(appendonly=False, synced_always=False)
-    assert not Volume(tmp_path).seen().is_complete
+    assert Volume(tmp_path).seen(appendonly=False).is_complete
+    volume.note_start(SNAPSHOTS)
+    assert not Volume(tmp_path).seen(appendonly=False).is_complete
 
 
 def test_with_an_append_only_file_the_snapshot_is_not_the_data(tmp_path: Path) -> None:
     """A server with `appendonly yes` and only a dump.rdb starts empty."""
     volume = Volume(tmp_path)
-    volume.note_start(appendonly=True, synced_always=True)
+    volume.note_start(LOG)
     (tmp_path / "dump.rdb").write_bytes(snapshot())
-    assert not volume.seen().has_data
-    (tmp_path / "appendonlydir").mkdir()
-    (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("file x seq 1 type b")
-    seen = volume.seen()
+    assert not volume.seen(appendonly=True).has_data
+    log(tmp_path)
+    seen = volume.seen(appendonly=True)
     assert seen.has_data
     assert seen.has_append_only_file
     assert seen.is_complete
+
+
+def test_what_the_next_server_will_not_load_is_not_data(tmp_path: Path) -> None:
+    volume = Volume(tmp_path)
+    volume.note_start(LOG)
+    log(tmp_path)
+    assert volume.seen(appendonly=True).is_complete
+    assert volume.seen(appendonly=False) == Disk()
+
+
+def test_what_the_last_run_did_not_keep_is_not_data(tmp_path: Path) -> None:
+    """A snapshot of an earlier configuration may be a year old, however clean the last stop was."""
+    (tmp_path / "dump.rdb").write_bytes(snapshot())
+    log(tmp_path)
+    volume = Volume(tmp_path)
+    volume.note_start(Kept())
+    volume.note_clean_stop()
+    assert not volume.seen(appendonly=False).has_data
+    assert not volume.seen(appendonly=True).has_data
+
+
+def test_what_somebody_has_put_on_a_new_volume_is_data(tmp_path: Path) -> None:
+    (tmp_path / "dump.rdb").write_bytes(snapshot())
+    seen = Volume(tmp_path).seen(appendonly=False)
+    assert seen.has_data
+    assert not seen.is_complete
+
+
+def test_a_full_disk_keeps_no_server_from_starting_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = Volume(tmp_path)
+    volume.note_start(LOG)
+    volume.note_record(Record(7, "a"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("json.dump", full)
+    volume.note_start(LOG)
+    volume.note_record(Record(7, "a"))
+    with pytest.raises(OSError, match="No space left"):
+        volume.note_record(Record(8, "b"))
+    assert volume.record == Record(7, "a")
+
+
+def test_the_lineage_of_the_last_run_is_remembered(tmp_path: Path) -> None:
+    Volume(tmp_path).note_lineage(Lineage("b", "a", 100))
+    assert Volume(tmp_path).lineage == Lineage("b", "a", 100)
+    assert Lineage("b", "a", 100).holds(Disk(history="b", offset=900))
+    assert Lineage("b", "a", 100).holds(Disk(history="a", offset=100))
+    assert not Lineage("b", "a", 100).holds(Disk(history="a", offset=101))
+    assert not Lineage("b", "a", 100).holds(Disk(history="c"))
+    assert not Lineage().holds(Disk())
 
 
 def test_the_record_outlives_the_sidecar_and_garbage_is_no_record(tmp_path: Path) -> None:
@@ -136,7 +199,7 @@ def test_a_server_starts_from_what_the_last_one_has_written(
 ) -> None:
     volume = Volume(tmp_path)
     if last is not None:
-        volume.note_start(appendonly=last, synced_always=False)
+        volume.note_start(Kept(snapshots=True, appendonly=last))
     (tmp_path / "appendonlydir").mkdir()
     if "log" in files:
         (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text("x")

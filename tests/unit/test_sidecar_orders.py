@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ class Server:
 class Pod:
     def __init__(self) -> None:
         self.pod_uid = "u1"
+        self.node = "a"
+        self.is_asked = True
         self.record = Record(3, "a")
         self.server: Server | None = Server()
         self.done: list[str] = []
@@ -43,8 +46,16 @@ class Pod:
     def observe(self) -> contract.Observation:
         return contract.Observation(node="a")
 
-    def open_gate(self) -> None:
+    def open_gate(self) -> bool:
         self.done.append("gate")
+        return self.is_asked
+
+    def note_record(self, record: Record) -> None:
+        self.record = record
+        self.done.append(f"{record.primary} in {record.epoch}")
+
+    def note_directives(self, told: Mapping[str, str]) -> None:
+        self.done.append(" ".join(sorted(told)))
 
     def address_of(self, node: str) -> tuple[str, int]:
         return f"{node}.ns.svc", 6379
@@ -70,7 +81,7 @@ def order(**what: Any) -> contract.Order:
     ("what", "calls"),
     [
         ({"promote": contract.Promote()}, [("REPLICAOF", "NO", "ONE")]),
-        ({"replicate": contract.Replicate(primary="b")}, [("REPLICAOF", "b.ns.svc", 6379)]),
+        ({"epoch": 4, "replicate": contract.Replicate(primary="b")}, [("REPLICAOF", "b.ns.svc", 6379)]),
         (
             {"set_config": contract.SetConfig(directives={"b": "2", "a": "1"})},
             [("CONFIG", "SET", "a", "1", "b", "2")],
@@ -104,11 +115,40 @@ async def test_orders_for_the_pod_itself() -> None:
     assert pod.done == ["stop", "gate"]
 
 
+async def test_nobody_at_the_gate_nothing_to_open() -> None:
+    pod = Pod()
+    pod.is_asked = False
+    outcome = await Orders(pod).carry_out(order(open_gate=contract.OpenGate()))
+    assert (outcome.result, outcome.guard) == (contract.RESULT_REFUSED, "a_server_waits_at_the_gate")
+
+
+async def test_who_is_primary_is_noted_before_the_server_is_told() -> None:
+    """A server that ends right after must not come back as what it was."""
+    for what, noted in (
+        ({"promote": contract.Promote()}, "a in 4"),
+        ({"replicate": contract.Replicate(primary="b")}, "b in 4"),
+    ):
+        pod = Pod()
+        assert pod.server is not None
+        pod.server.failure = Silent("it ended")
+        outcome = await Orders(pod).carry_out(order(epoch=4, **what))
+        assert (outcome.result, pod.done) == (contract.RESULT_FAILED, [noted])
+
+
+async def test_what_is_kept_on_disk_is_noted_before_the_server_is_told() -> None:
+    pod = Pod()
+    assert pod.server is not None
+    pod.server.failure = Silent("it ended")
+    await Orders(pod).carry_out(order(set_config=contract.SetConfig(directives={"appendonly": "no"})))
+    assert pod.done == ["appendonly"]
+
+
 @pytest.mark.parametrize(
     ("what", "guard"),
     [
         ({"pod_uid": "another", "promote": contract.Promote()}, "an_order_is_for_one_pod"),
         ({"epoch": 2, "promote": contract.Promote()}, "no_order_of_an_older_epoch"),
+        ({"replicate": contract.Replicate(primary="b")}, "one_primary_per_epoch"),
         ({}, "an_order_is_understood"),
         ({"meet": contract.Meet()}, "an_order_is_understood"),
     ],

@@ -20,11 +20,12 @@ async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 async def test_a_check_says_yes_or_why_not() -> None:
     why: list[str] = []
     checks = {"ready": lambda: why[0] if why else None}
-    async with probes.opened(checks, 0, "127.0.0.1") as port:
+    async with probes.opened(checks, 0, "127.0.0.1", {"metrics": lambda: "a 1\n"}) as port:
         assert await ask(port, "/ready") == (200, "yes")
         why.append("the server is loading its data")
         assert await ask(port, "/ready") == (503, "the server is loading its data")
-        assert await ask(port, "/nothing") == (404, "there are: ready")
+        assert await ask(port, "/nothing") == (404, "there are: ready, metrics")
+        assert await ask(port, "/metrics") == (200, "a 1")
         assert (await ask(port, "/ready", "POST"))[0] == 404
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.server_programs import server_command
 from valkey_operator.sidecar import server
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 
+VERSIONS = ["8.0", "8.1", "9.1"]
 Treat = Callable[[asyncio.StreamWriter, ServerProcess], None]
 
 
@@ -47,7 +50,7 @@ async def living(folder: Path, treat: Treat | None) -> AsyncIterator[LivingServe
             listening.close()
 
 
-def goes(writer: asyncio.StreamWriter, process: ServerProcess) -> None:
+def is_killed(writer: asyncio.StreamWriter, process: ServerProcess) -> None:
     writer.close()
     process.kill()
 
@@ -64,12 +67,7 @@ def hangs_up_and_stays(writer: asyncio.StreamWriter, _process: ServerProcess) ->
     writer.close()
 
 
-async def test_a_server_that_hangs_up_and_ends_has_stopped_cleanly(tmp_path: Path) -> None:
-    async with living(tmp_path, goes) as running:
-        assert await running.shut_down(5)
-
-
-@pytest.mark.parametrize("treat", [refuses, dies_without_a_word, hangs_up_and_stays])
+@pytest.mark.parametrize("treat", [refuses, is_killed, dies_without_a_word, hangs_up_and_stays])
 async def test_any_other_end_is_not_a_clean_stop(
     tmp_path: Path,
     treat: Treat,
@@ -84,3 +82,99 @@ async def test_a_server_that_cannot_be_asked_and_ends_has_not_stopped_cleanly(tm
     async with living(tmp_path, None) as running:
         running.process.kill()
         assert not await running.shut_down(5)
+
+
+@asynccontextmanager
+async def real(folder: Path, version: str, *options: str) -> AsyncIterator[LivingServer]:
+    """A server of that version, told what to keep, and held as the sidecar holds it."""
+    told = ["--port", "0", "--unixsocket", str(folder / "s"), "--dir", str(folder), *options]
+    program = await asyncio.create_subprocess_exec(
+        *server_command(version), *told, stdout=asyncio.subprocess.DEVNULL
+    )
+    process = ServerProcess.hold(program.pid)
+    assert process is not None
+    made = LivingServer(process, folder / "s", "", "")
+    try:
+        async with asyncio.timeout(20):
+            while made.info is None or made.info.get("loading") == "1":
+                await made.look()
+                await asyncio.sleep(0.02)
+        yield made
+    finally:
+        process.kill()
+        await program.wait()
+        await process.end()
+        made._disconnect()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kept", [("--save", "900", "1"), ("--save", "", "--appendonly", "yes")])
+async def test_a_server_that_saves_and_ends_has_stopped_cleanly(
+    tmp_path: Path, version: str, kept: tuple[str, ...]
+) -> None:
+    async with real(tmp_path, version, *kept) as running:
+        await running.call("SET", "a", "1")
+        assert await running.shut_down(10)
+    async with real(tmp_path, version, *kept) as again:
+        assert await again.call("GET", "a") == "1"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_server_killed_while_it_saves_for_the_last_time_has_not_stopped_cleanly(
+    tmp_path: Path, version: str
+) -> None:
+    """It hangs up and ends, like one that has saved."""
+    async with real(tmp_path, version, "--save", "900", "1", "--rdb-key-save-delay", "20000") as running:
+        for n in range(200):
+            await running.call("SET", f"k{n}", "1")
+        stopping = asyncio.ensure_future(running.shut_down(10))
+        await asyncio.sleep(0.5)
+        assert not stopping.done()
+        running.process.kill()
+        assert not await stopping
+    assert not (tmp_path / "dump.rdb").exists()
+
+
+async def test_a_save_by_name_does_not_depend_on_what_somebody_has_set(tmp_path: Path) -> None:
+    async with real(tmp_path, "9.1", "--save", "900", "1") as running:
+        await running.call("SET", "a", "1")
+        await running.call("CONFIG", "SET", "save", "")
+        assert await running.shut_down(10, "SAVE")
+    assert (tmp_path / "dump.rdb").exists()
+
+
+async def test_a_server_that_loads_its_data_saves_nothing_when_it_stops(tmp_path: Path) -> None:
+    async with real(tmp_path, "9.1", "--save", "900", "1", "--rdbcompression", "no") as running:
+        for n in range(100):
+            await running.call("SET", f"k{n}", "x" * 1000)
+        assert await running.shut_down(10)
+    program = await asyncio.create_subprocess_exec(
+        *server_command("9.1"), "--port", "0", "--unixsocket", str(tmp_path / "s"), "--dir", str(tmp_path),
+        "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024",
+        stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    process = ServerProcess.hold(program.pid)
+    assert process is not None
+    loading = LivingServer(process, tmp_path / "s", "", "")
+    try:
+        async with asyncio.timeout(10):
+            while loading.info is None:
+                await loading.look()
+                await asyncio.sleep(0.01)
+        assert loading.info.get("loading") == "1"
+        assert not await loading.shut_down(10)
+    finally:
+        process.kill()
+        await program.wait()
+        await process.end()
+
+
+async def test_a_process_that_has_ended_and_was_not_asked_after_is_no_server() -> None:
+    program = await asyncio.create_subprocess_exec("sleep", "60")
+    program.send_signal(signal.SIGKILL)
+    # The loop reaps it only when it is given a turn; until then it is there by its number.
+    held = ServerProcess.hold(program.pid)
+    await program.wait()
+    if held is not None:
+        await asyncio.wait_for(held.end(), 5)
+    assert ServerProcess.hold(program.pid) is None

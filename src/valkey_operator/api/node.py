@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from valkey_operator.api.model import Model, Name, Quantity, Strings, SubdomainName
+from valkey_operator.api.model import LIST_ATOMIC, Model, Name, Quantity, Strings, SubdomainName
 from valkey_operator.api.shared import Service
 from valkey_operator.api.status import LongText, ShortText, Status
 
@@ -53,6 +53,9 @@ class NodeConfig(Model):
 
     epoch: Annotated[int, Field(ge=0)] | None = None
     """The change of the primary that this belongs to; the newest one wins."""
+
+    members: Annotated[list[Name], LIST_ATOMIC, Field(min_length=1, max_length=100)] | None = None
+    """All ValkeyNodes that hold the same data, itself included: of the deployment, or of its shard."""
 
     files: Strings | None = None
     """Rendered files by name, such as valkey.conf."""

@@ -34,14 +34,37 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class Lineage:
+    """The history of the last run's data, and the one it grew out of, up to an offset."""
+
+    history: str = ""
+    before: str = ""
+    until: int = 0
+
+    def holds(self, disk: Disk) -> bool:
+        """Whether what is on the disk is an earlier state of that run's data."""
+        if not self.history or not disk.history:
+            return False
+        return disk.history == self.history or (disk.history == self.before and disk.offset <= self.until)
+
+
+@dataclass(frozen=True)
 class Member:
     """What another node of the same deployment has answered."""
 
+    # A server runs there, even one that does not answer just now.
     is_up: bool = False
     record: Record = Record()
-    history: str = ""
+    # That server holds data, as far as can be known.
     has_data: bool = False
     disk: Disk = Disk()
+
+
+@dataclass(frozen=True)
+class Silence:
+    """In place of an answer: why that node cannot be asked. It may be doing anything."""
+
+    reason: str = "it was not asked"
 
 
 @dataclass(frozen=True)
@@ -51,7 +74,9 @@ class Start:
     node: str
     record: Record
     disk: Disk = Disk()
-    # Every other member of the deployment; None for one that cannot be asked.
-    members: Mapping[str, Member | None] = field(default_factory=dict)
+    # Every other node that holds the same data.
+    members: Mapping[str, Member | Silence] = field(default_factory=dict)
+    # Of this node's last run.
+    lineage: Lineage = Lineage()
     # The operator, which sees pods, machines and volumes, or a person, has said that this node may start.
     is_allowed: bool = False

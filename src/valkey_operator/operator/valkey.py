@@ -57,7 +57,7 @@ class ValkeyController:
         await self._make_users(deployment)
         settings = self._world.settings
         operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
-        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, operator)
+        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, operator, [primary])
         await writer.apply(caches.nodes, node)
         await writer.apply(caches.services, primary_service(deployment, primary))
 

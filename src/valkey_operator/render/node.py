@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from valkey_operator.model.deployment import Deployment
@@ -16,10 +16,22 @@ MARKS = ("labels", "annotations")
 
 
 def valkey_node(
-    deployment: Deployment, node: str, primary: str, epoch: int, operator: pod.OperatorPlace
+    deployment: Deployment,
+    node: str,
+    primary: str,
+    epoch: int,
+    operator: pod.OperatorPlace,
+    members: Sequence[str],
 ) -> Part:
-    """What the topology wishes of one node; the node's own controller makes it so."""
-    config: Part = {"epoch": epoch, "files": {"valkey.conf": valkey_conf(deployment)}}
+    """What the topology wishes of one node; the node's own controller makes it so.
+
+    `members` are all nodes that hold the same data, itself included: its gate asks the others.
+    """
+    config: Part = {
+        "epoch": epoch,
+        "members": sorted(members),
+        "files": {"valkey.conf": valkey_conf(deployment)},
+    }
     if primary != node:
         config["replicaOf"] = primary
     spec: Part = {
@@ -79,7 +91,11 @@ class NodeObjects:
     def config_map(self, most_memory: int | None = None) -> Part:
         """With `most_memory` no more than that: a pod that is still to grow must not be filled beyond it."""
         config = self._spec.get("valkeyConfig", {})
-        record = {"epoch": config.get("epoch", 0), "primary": config.get("replicaOf", self.name)}
+        record = {
+            "epoch": config.get("epoch", 0),
+            "members": config.get("members", [self.name]),
+            "primary": config.get("replicaOf", self.name),
+        }
         data = {**config.get("files", {}), "record.json": json.dumps(record, sort_keys=True)}
         if most_memory is not None:
             data["valkey.conf"] = f"{data['valkey.conf']}maxmemory {most_memory}\n"
@@ -87,7 +103,9 @@ class NodeObjects:
 
     def service(self) -> Part:
         """Stable name and address of this one server; it publishes not-ready addresses, for its peers."""
-        ports = [{"name": name, "port": port, "targetPort": name} for name, port in pod.PORTS.items()]
+        named = {**pod.PORTS, "channel": pod.CHANNEL_PORT}
+        # By number: not every Kubernetes looks for the names of an init container's ports.
+        ports = [{"name": name, "port": port, "targetPort": port} for name, port in named.items()]
         spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}
         return {"metadata": self._marked(self.name), "spec": spec}
 

@@ -21,6 +21,7 @@ from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorId
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeBase, PeerBase
+from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.orders import Orders, Pod
 
 log = logging.getLogger(__name__)
@@ -56,8 +57,9 @@ class PeerService(PeerBase):
 
     async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
         request: contract.TakeOverRequest = await _received(stream)
+        # `from` is a word of Python.
         refused = (
-            f"this sidecar cannot take over from {request.from_ if hasattr(request, 'from_') else 'it'} yet"
+            f"{self._pod.node} was asked to take over from {getattr(request, 'from')}, which it cannot do yet"
         )
         outcome = contract.Outcome(
             result=contract.RESULT_REFUSED, message=refused, guard="an_order_is_understood"
@@ -68,12 +70,13 @@ class PeerService(PeerBase):
 class Doorman:
     """Lets in the operator, and to `Peer` the siblings of this node."""
 
-    def __init__(self, me: NodeIdentity, operator: OperatorIdentity) -> None:
-        self._me, self._operator = me, operator
+    def __init__(self, me: NodeIdentity, operator: OperatorIdentity, counts: Counts) -> None:
+        self._me, self._operator, self._counts = me, operator, counts
 
     async def __call__(self, event: RecvRequest) -> None:
         found = peer_identity(event.peer._transport.get_extra_info("ssl_object"))
         refused = str(found) if isinstance(found, Refusal) else self.refusal(found, event.method_name)
+        self._counts.add(Count.CALLS_REFUSED if refused else Count.CALLS_SERVED)
         if refused:
             log.warning("refused: %s", refused)
             raise GRPCError(Status.PERMISSION_DENIED, refused)

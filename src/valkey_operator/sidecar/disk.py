@@ -9,10 +9,11 @@ import fcntl
 import json
 import logging
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from valkey_operator.model.gate import Disk, Record
+from valkey_operator.model.gate import Disk, Lineage, Record
 
 NOTES = ".valkey-operator"
 # Opened by the sidecar's supervisor: a lock on it outlives a sidecar that starts again.
@@ -26,6 +27,16 @@ class Space(NamedTuple):
 
     free: int
     size: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a server is told to keep on its disk."""
+
+    snapshots: bool = False
+    appendonly: bool = False
+    # If it has an append-only file: on every write.
+    synced_always: bool = False
 
 
 class Volume:
@@ -52,27 +63,34 @@ class Volume:
             return False
         return True
 
-    def seen(self) -> Disk:
+    def seen(self, *, appendonly: bool) -> Disk:
+        """As a server finds it that starts now, with an append-only file or without.
+
+        It loads one kind of file only; and that is data only if the last run kept it: a snapshot of an earlier
+        configuration may be a year old.
+        """
         snapshot = self._folder / "dump.rdb"
         manifest = self._manifest
         facts = read_snapshot_facts(snapshot)
-        run = self._read("run")
+        kept = self.kept
+        has_log = appendonly and kept.appendonly and _is_filled(manifest)
+        has_snapshot = not appendonly and kept.snapshots and _is_filled(snapshot)
         return Disk(
-            has_data=_is_filled(manifest) if run.get("appendonly") else _is_filled(snapshot),
+            has_data=has_log or has_snapshot,
             was_stopped_cleanly=bool(self._read("clean")),
-            is_synced_always=bool(run.get("synced_always")),
-            has_append_only_file=bool(run.get("appendonly")) and _is_filled(manifest),
+            is_synced_always=has_log and kept.synced_always,
+            has_append_only_file=has_log,
             history=facts.get("repl-id", ""),
             offset=int(facts.get("repl-offset", "0")),
         )
 
-    def space(self) -> Space:
-        try:
-            found = os.statvfs(self._folder)
-        except OSError as error:
-            log.debug("the volume cannot be looked at: %s", error)
-            return Space(0, 0)
-        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+    @property
+    def kept(self) -> Kept:
+        """By the last run; before the first one, whatever somebody has put here counts."""
+        run = self._read("run")
+        if not run:
+            return Kept(snapshots=True, appendonly=True)
+        return Kept(bool(run.get("snapshots")), bool(run.get("appendonly")), bool(run.get("synced_always")))
 
     def starts_with_log(self, wanted: bool) -> bool:
         """Whether to start from the append-only file; a change of that is made live, after the start.
@@ -84,26 +102,39 @@ class Volume:
         if was is None or was == wanted:
             return wanted
         has_old_log = wanted and _is_filled(self._manifest)
-        return bool(was) if self.seen().has_data or has_old_log else wanted
+        return bool(was) if self.seen(appendonly=bool(was)).has_data or has_old_log else wanted
 
-    @property
-    def is_log_whole(self) -> bool:
-        """The log alone holds all data of the last run, or of this one."""
-        return bool(self._read("run").get("appendonly"))
+    def space(self) -> Space:
+        try:
+            found = os.statvfs(self._folder)
+        except OSError as error:
+            log.debug("the volume cannot be looked at: %s", error)
+            return Space(0, 0)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
-    def note_start(self, *, appendonly: bool, synced_always: bool) -> None:
+    def note_start(self, kept: Kept) -> None:
         """Before each start: from now on the last stop is not a clean one any more."""
         (self._notes / "clean").unlink(missing_ok=True)
-        self.note_run(appendonly=appendonly, synced_always=synced_always)
+        self._settle()
+        self.note_kept(kept)
 
-    def note_run(self, *, appendonly: bool, synced_always: bool) -> None:
-        noted = {"appendonly": appendonly, "synced_always": synced_always}
-        if noted != self._read("run"):
-            self._write("run", noted)
+    def note_kept(self, kept: Kept) -> None:
+        """What of the disk a later start may rely on, from now on."""
+        self._note("run", asdict(kept))
 
     def note_clean_stop(self) -> None:
         """After the server has ended by our own order, without an error."""
-        self._write("clean", {"clean": True})
+        self._note("clean", {"clean": True})
+
+    @property
+    def lineage(self) -> Lineage:
+        known = self._read("lineage")
+        return Lineage(
+            str(known.get("history", "")), str(known.get("before", "")), int(known.get("until", 0))
+        )
+
+    def note_lineage(self, lineage: Lineage) -> None:
+        self._note("lineage", asdict(lineage))
 
     @property
     def record(self) -> Record:
@@ -111,8 +142,7 @@ class Volume:
         return Record(int(known.get("epoch", 0)), str(known.get("primary", "")))
 
     def note_record(self, record: Record) -> None:
-        if record != self.record:
-            self._write("record", {"epoch": record.epoch, "primary": record.primary})
+        self._note("record", {"epoch": record.epoch, "primary": record.primary})
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
@@ -121,13 +151,19 @@ class Volume:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
+    def _note(self, name: str, content: dict[str, Any]) -> None:
+        """Nothing is written where nothing changes: a full disk must not keep a server from starting."""
+        if content == self._read(name):
+            return
         arriving = self._notes / f"{name}.new"
         with arriving.open("w") as file:
             json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
         arriving.rename(self._notes / name)
+        self._settle()
+
+    def _settle(self) -> None:
         folder = os.open(self._notes, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -25,8 +25,11 @@ class Door:
         if not self._fifo.exists():
             os.mkfifo(self._fifo, 0o660)
 
-    async def knock(self) -> Visitor:
-        """Waits until an entry point stands at the door; it waits with us from then on."""
+    async def knock(self) -> Visitor | ServerProcess:
+        """Waits until an entry point stands at the door; it waits with us from then on.
+
+        Or a server is found inside: the sidecar before this one may have ended with its word just given.
+        """
         pause = 0.01
         while True:
             await asyncio.sleep(pause)
@@ -35,12 +38,17 @@ class Door:
             except OSError as error:
                 if error.errno != errno.ENXIO:  # nobody there
                     raise
+            if (process := self.inside()) is not None:
+                return process
             pause = min(pause * 1.1, 0.2)
 
     def inside(self) -> ServerProcess | None:
-        """The server that was let in before this sidecar started, if it still runs."""
+        """A server that was let in and still runs."""
         process = _hold(self._pid)
-        return process if process is not None and process.program.startswith("valkey") else None
+        if process is None or process.program.startswith("valkey"):
+            return process
+        process.release()
+        return None
 
 
 class Visitor:
@@ -50,6 +58,11 @@ class Visitor:
         self._descriptor = descriptor
         self._pid = pid
 
+    @property
+    def root(self) -> Path:
+        """The file system of its container."""
+        return Path("/proc", self._pid.read_text().strip(), "root")
+
     def let_in(self) -> ServerProcess | None:
         """The process that is, or is about to be, the server; None when it has gone away."""
         process = _hold(self._pid)
@@ -58,12 +71,10 @@ class Visitor:
                 os.write(self._descriptor, WORD)
         except BrokenPipeError:
             return None
-        finally:
-            self.leave()
         return process
 
     def leave(self) -> None:
-        """Without a word: it will knock again."""
+        """Without a word it will knock again."""
         os.close(self._descriptor)
 
 

@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.sidecar.disk import Kept
 from valkey_operator.valkey import config_file
 
 SOCKET = "valkey.sock"
@@ -24,23 +24,13 @@ IN_FORCE = "in-force.json"
 USERS_LOADED = "users-loaded.sha256"
 
 
-@dataclass(frozen=True)
-class ServerFiles:
-    """The directives that matter to the sidecar itself, read back from what it wrote."""
-
-    appendonly: bool
-    synced_always: bool
-
-
-StartsWithLog = Callable[[bool], bool]
-
-
-def write(settings: SidecarSettings, primary: str, starts_with_log: StartsWithLog = bool) -> ServerFiles:
+def write(
+    settings: SidecarSettings, primary: str, *, with_log: bool = False, modules: Sequence[str] = ()
+) -> None:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
     rendered = (settings.config / CONFIG).read_text()
     said = config_file.parse(rendered)
-    appendonly = starts_with_log(said.get("appendonly") == "yes")
-    said["appendonly"] = "yes" if appendonly else "no"
+    said["appendonly"] = "yes" if with_log else "no"
     own = [
         f"appendonly {said['appendonly']}",
         f"dir {settings.data}",
@@ -53,9 +43,20 @@ def write(settings: SidecarSettings, primary: str, starts_with_log: StartsWithLo
         own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
     write_users(settings)
     note_users(settings)
+    # One that is loaded twice ends the server.
+    own += [f"loadmodule {module}" for module in modules if f"loadmodule {module}" not in rendered]
     _replace(settings.run / CONFIG, "\n".join([rendered.rstrip("\n"), *own, ""]))
     note_in_force(settings, said)
-    return ServerFiles(appendonly, appendonly and said.get("appendfsync") == "always")
+
+
+def kept(said: Mapping[str, str]) -> Kept:
+    """What a server with these directives keeps on its disk."""
+    return Kept(
+        # As the server reads it: points add up, an empty one takes back all before it, and none is the default.
+        snapshots=said.get("save", "3600 1") not in ("", '""', "''"),
+        appendonly=said.get("appendonly") == "yes",
+        synced_always=said.get("appendfsync") == "always",
+    )
 
 
 def write_users(settings: SidecarSettings) -> None:

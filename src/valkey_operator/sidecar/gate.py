@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from valkey_operator.model.gate import Disk, Member, Record, Start
+from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,14 @@ class Open:
 
 @dataclass(frozen=True)
 class Closed:
-    """Do not start yet; the sentence says for whom or for what."""
+    """Do not start yet; the reason says for whom or for what, the detail what may be another at every look."""
 
+    rule: str
     reason: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
 
 
 Verdict = Open | Closed
@@ -40,8 +45,13 @@ def decide(start: Start) -> Verdict:
     raise AssertionError("the last rule always answers")
 
 
+def needs_members(start: Start) -> bool:
+    """Only who may become primary has to ask: to follow somebody endangers nobody."""
+    return bool(start.members) and start.record.primary in ("", start.node)
+
+
 def newest_record(start: Start) -> Record:
-    answered = (member.record for member in start.members.values() if member is not None)
+    answered = (member.record for _, member in _answers(start))
     return max((start.record, *answered), key=lambda record: record.epoch)
 
 
@@ -60,10 +70,15 @@ def somebody_who_sees_more_has_allowed_it(start: Start, _newest: Record) -> Verd
 
 
 def every_member_must_have_answered(start: Start, _newest: Record) -> Verdict | None:
-    silent = sorted(name for name, member in start.members.items() if member is None)
+    """Before anything is concluded from what is on the disk: who is silent may have a newer record."""
+    silent = {name: each.reason for name, each in start.members.items() if isinstance(each, Silence)}
     if not silent:
         return None
-    return Closed(f"waits for an answer of {', '.join(silent)}: one of them may be the primary by now")
+    return Closed(
+        "every_member_must_have_answered",
+        f"waits for an answer of {', '.join(sorted(silent))}, who may be the primary by now",
+        "; ".join(f"{name}: {silent[name]}" for name in sorted(silent)),
+    )
 
 
 def a_complete_primary_may_start(start: Start, _newest: Record) -> Verdict | None:
@@ -76,29 +91,34 @@ def a_living_member_goes_first(start: Start, _newest: Record) -> Verdict | None:
     if not living:
         return None
     return Closed(
-        f"was not stopped cleanly, and {', '.join(living)} has newer data: waits until one is primary"
+        "a_living_member_goes_first",
+        f"the last stop was not clean, and newer data lives in {', '.join(living)}: waits until one of them is primary",
     )
 
 
 def the_fullest_disk_starts(start: Start, _newest: Record) -> Verdict | None:
-    disks = {start.node: start.disk, **{name: member.disk for name, member in _answers(start)}}
+    rule = "the_fullest_disk_starts"
+    # A server that is up has loaded its disk; here it holds nothing, even if it has made files for what is to come.
+    disks = {name: member.disk for name, member in _answers(start) if not member.is_up}
+    disks[start.node] = start.disk
     if not any(disk.has_data for disk in disks.values()):
-        return Open(start.node, "the_fullest_disk_starts", "no member has any data: starts empty")
+        return Open(start.node, rule, "no member has any data: starts empty")
     if start.disk.has_append_only_file:
-        return Open(start.node, "the_fullest_disk_starts")
-    fullest = max(disks, key=lambda name: _fullness(disks[name], start.disk, name == start.node))
+        return Open(start.node, rule)
+    lineage = start.lineage if start.lineage.history else Lineage(start.disk.history)
+    fullest = max(disks, key=lambda name: _fullness(disks[name], lineage, name == start.node))
     if fullest == start.node:
-        return Open(start.node, "the_fullest_disk_starts")
-    return Closed(f"the snapshot of {fullest} goes further than this one: waits until {fullest} is primary")
+        return Open(start.node, rule)
+    return Closed(rule, f"the disk of {fullest} holds more than this one: waits until {fullest} is primary")
 
 
 def _answers(start: Start) -> list[tuple[str, Member]]:
-    return [(name, member) for name, member in start.members.items() if member is not None]
+    return [(name, member) for name, member in start.members.items() if isinstance(member, Member)]
 
 
-def _fullness(disk: Disk, primary: Disk, is_primary: bool) -> tuple[bool, bool, int, bool]:
-    """Data first, then the primary's own history, then how far it goes; the primary itself where all is equal."""
-    return disk.has_data, disk.history == primary.history, disk.offset, is_primary
+def _fullness(disk: Disk, lineage: Lineage, is_primary: bool) -> tuple[bool, bool, int, bool]:
+    """Data first, then that of the newest history, then how far it goes; the primary itself where all is equal."""
+    return disk.has_data, lineage.holds(disk), disk.offset, is_primary
 
 
 RULES: tuple[Callable[[Start, Record], Verdict | None], ...] = (

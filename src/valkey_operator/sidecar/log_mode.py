@@ -7,7 +7,10 @@ its first rewrite has ended, and without the log a snapshot must be taken first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
+
+from valkey_operator.sidecar.disk import Kept
 
 Info = Mapping[str, str]
 
@@ -20,9 +23,9 @@ class Server(Protocol):
 
 class Volume(Protocol):
     @property
-    def is_log_whole(self) -> bool: ...
+    def kept(self) -> Kept: ...
 
-    def note_run(self, *, appendonly: bool, synced_always: bool) -> None: ...
+    def note_kept(self, kept: Kept) -> None: ...
 
 
 class LogMode:
@@ -33,18 +36,22 @@ class LogMode:
         # When the last snapshot was taken before the one that is waited for.
         self._before: str | None = None
 
-    async def follow(self, server: Server, *, saves: bool, synced_always: bool) -> None:
-        """`saves`: snapshots are wanted at all; `synced_always`: so is a log that holds every write at once."""
-        info = server.info
+    async def follow(self, server: Server, wanted: Kept, *, synced_always: bool) -> None:
+        """`wanted` by the directives in force; `synced_always`: also by those that are mounted."""
+        info, kept = server.info, self._volume.kept
         if info is None or info.get("loading") == "1":
             return
-        was, is_on = self._volume.is_log_whole, info.get("aof_enabled") == "1"
-        if is_on or not was:
-            is_whole = is_on and (was or is_settled(info))
+        is_on = info.get("aof_enabled") == "1"
+        if is_on or not kept.appendonly:
+            is_whole = is_on and (kept.appendonly or is_settled(info))
             self._before = None
+        elif wanted.appendonly:
+            # A replica that is given everything anew stops its log, and writes a new one afterwards.
+            is_whole = False
         else:
-            is_whole = saves and not await self._has_snapshot(server, info)
-        self._volume.note_run(appendonly=is_whole, synced_always=is_on and is_whole and synced_always)
+            is_whole = wanted.snapshots and not await self._has_snapshot(server, info)
+        is_synced = is_on and is_whole and synced_always
+        self._volume.note_kept(replace(kept, appendonly=is_whole, synced_always=is_synced))
 
     async def _has_snapshot(self, server: Server, info: Info) -> bool:
         """Of all that the log held: one is asked for when the log has gone, and waited for."""

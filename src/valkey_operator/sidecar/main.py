@@ -46,7 +46,8 @@ async def run(settings: SidecarSettings) -> None:
         "channel": functools.partial(_serve, settings, pod, certificates),
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
     }
-    async with probes.opened(checks, settings.probe_port), asyncio.TaskGroup() as group:
+    pages = {"metrics": pod.metrics}
+    async with probes.opened(checks, settings.probe_port, pages=pages), asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, lambda: group.create_task(_end(parts, pod, outbox))
@@ -59,7 +60,7 @@ async def _serve(settings: SidecarSettings, pod: Pod, certificates: Certificates
     me = NodeIdentity(
         settings.namespace, settings.kind, settings.deployment, settings.node, settings.trust_domain
     )
-    doorman = channel.Doorman(me, _operator(settings))
+    doorman = channel.Doorman(me, _operator(settings), pod.counts)
     async with channel.opened(pod, doorman, credentials, settings.channel_port):
         log.info("takes calls as %s", me)
         await asyncio.Event().wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model import gate
@@ -14,8 +14,13 @@ REPLICA = re.compile(r"slave\d+")
 DATABASE = re.compile(r"db\d+")
 
 
-def server(info: Info) -> contract.Server:
-    """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out."""
+def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
+    """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out.
+
+    A server that runs and does not answer is there all the same.
+    """
+    if info is None:
+        return contract.Server(answers=False)
     return contract.Server(
         answers=True,
         version=info.get("valkey_version", ""),
@@ -32,6 +37,7 @@ def server(info: Info) -> contract.Server:
         keys=sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name)),
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
+        modules=modules,
     )
 
 
@@ -50,6 +56,13 @@ def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
 
 def record(seen: gate.Record) -> contract.Record:
     return contract.Record(epoch=seen.epoch, primary=seen.primary)
+
+
+def lineage(info: Info) -> gate.Lineage:
+    until = _number(info, "second_repl_offset")
+    return gate.Lineage(
+        info.get("master_replid", ""), info.get("master_replid2", "") if until > 0 else "", max(until, 0)
+    )
 
 
 def why_not_ready(info: Info | None) -> str:

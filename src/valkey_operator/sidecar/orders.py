@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -38,13 +38,20 @@ class Pod(Protocol):
     def pod_uid(self) -> str: ...
 
     @property
+    def node(self) -> str: ...
+
+    @property
     def record(self) -> Record: ...
 
     def running_server(self) -> Server | None: ...
 
     def observe(self) -> contract.Observation: ...
 
-    def open_gate(self) -> None: ...
+    def open_gate(self) -> bool: ...
+
+    def note_record(self, record: Record) -> None: ...
+
+    def note_directives(self, told: Mapping[str, str]) -> None: ...
 
     def address_of(self, node: str) -> tuple[str, int]: ...
 
@@ -70,6 +77,7 @@ class Orders:
         try:
             self._check(order, name)
             async with asyncio.timeout(limit), self._turn:
+                self._note_primary(order, name)
                 await self._known()[name](getattr(order, name))
         except Refusal as refusal:
             return self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
@@ -109,6 +117,19 @@ class Orders:
             raise Refusal("a_server_runs", "the server does not run")
         return server
 
+    def _note_primary(self, order: contract.Order, name: str) -> None:
+        """Before it is done: a server that ends right after must not come back as what it was."""
+        if name in ("promote", "replicate"):
+            self._server()
+            primary = self._pod.node if name == "promote" else order.replicate.primary
+            if order.epoch > self._pod.record.epoch:
+                self._pod.note_record(Record(order.epoch, primary))
+            elif primary != self._pod.record.primary:
+                known = self._pod.record.primary
+                raise Refusal(
+                    "one_primary_per_epoch", f"in epoch {order.epoch} the primary is {known}, not {primary}"
+                )
+
     async def _promote(self, _order: contract.Promote) -> None:
         await self._server().call("REPLICAOF", "NO", "ONE")
 
@@ -119,6 +140,7 @@ class Orders:
         """All or none, by the server itself."""
         words = [word for pair in sorted(order.directives.items()) for word in pair]
         if words:
+            self._pod.note_directives(order.directives)
             await self._server().call("CONFIG", "SET", *words)
 
     async def _load_users(self, _order: contract.LoadUsers) -> None:
@@ -141,7 +163,8 @@ class Orders:
             await server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     async def _open_gate(self, _order: contract.OpenGate) -> None:
-        self._pod.open_gate()
+        if not self._pod.open_gate():
+            raise Refusal("a_server_waits_at_the_gate", "no server waits at the gate")
 
     def _outcome(self, result: contract.Result, message: str = "", guard: str = "") -> contract.Outcome:
         observation = self._pod.observe()

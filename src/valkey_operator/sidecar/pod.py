@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from valkey_operator import __version__
+from valkey_operator.contract.channel import PORT
+from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.model.gate import Record, Start
+from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files, gate, observer
+from valkey_operator.sidecar import files, gate, metrics, modules, observer
 from valkey_operator.sidecar.changes import Changes
-from valkey_operator.sidecar.disk import Volume
+from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.log_mode import LogMode
+from valkey_operator.sidecar.members import Members
+from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 from valkey_operator.valkey.connection import Refused, Silent
@@ -25,7 +31,9 @@ USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
-HELD = "another pod of this node holds its volume: waits until that one has ended"
+HELD = gate.Closed(
+    "a_node_has_one_pod", "another pod of this node holds its volume: waits until that one has ended"
+)
 log = logging.getLogger(__name__)
 
 Tell = Callable[[contract.Event.Kind, str], None]
@@ -41,8 +49,11 @@ class Pod:
         self._tell = tell
         self._shown = shown
         self._changes = Changes(tell)
+        self.counts = Counts()
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
+        scope = Scope(settings.namespace, settings.kind, settings.deployment, settings.trust_domain)
+        self._members = Members(scope, settings.identity, lambda node: (self.address_of(node)[0], PORT))
         self._server: LivingServer | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
@@ -50,7 +61,9 @@ class Pod:
         self._opened_by = ""
         self._config = LiveConfig(settings)
         self._log_mode = LogMode(self._volume)
+        self._is_asked = False
         self._is_allowed = False
+        self._noticed: Lineage | None = None
         self._sequence = 0
         self._run = files.begin_run(settings)
 
@@ -60,7 +73,8 @@ class Pod:
         while True:
             if process is not None:
                 await self._watch(process)
-            process = await self._admit(await self._door.knock())
+            found = await self._door.knock()
+            process = await self._admit(found) if isinstance(found, Visitor) else found
 
     async def _watch(self, process: ServerProcess) -> None:
         log.info("the server runs as process %d", process.pid)
@@ -72,9 +86,11 @@ class Pod:
         socket = self._settings.run / files.SOCKET
         self._config = LiveConfig(self._settings)
         self._server = LivingServer(process, socket, USER, password, self._follow)
-        self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid}")
+        self.counts.add(Count.SERVER_STARTS)
+        self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
+        self.counts.add(Count.SERVER_ENDS)
         self._changes.see_readiness(self._waits_for)
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
         self._is_gone.set()
@@ -84,14 +100,16 @@ class Pod:
         self._changes.see(server.info, self._volume.space())
         self._changes.see_readiness(self.why_not_ready() or "")
         if server.info is not None:
+            self._notice(server.info)
             await self._follow_config(server)
 
     async def _follow_config(self, server: LivingServer) -> None:
         """What cannot be set now is tried again with the next look."""
         try:
             # First: what is noted must hold while the change is being made, too.
-            saves = bool(self._config.directives.get("save"))
-            await self._log_mode.follow(server, saves=saves, synced_always=self._config.is_synced_always)
+            self._note_fewer_snapshots()
+            in_force = files.kept(self._config.directives)
+            await self._log_mode.follow(server, in_force, synced_always=self._config.is_synced_always)
             changed = await self._config.follow(server)
         except (Silent, Refused) as error:
             log.warning("the configuration was not followed: %s", error)
@@ -102,28 +120,80 @@ class Pod:
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""
-        while isinstance(verdict := self._verdict(), gate.Closed):
-            if verdict.reason != self._waits_for:
-                log.warning("the server may not start: %s", verdict.reason)
-                self._waits_for = verdict.reason
-                self._tell(contract.Event.KIND_GATE_CLOSED, verdict.reason)
-            await asyncio.sleep(LOOK_AGAIN)
-        record = Record(self.record.epoch, verdict.primary)
-        written = files.write(self._settings, verdict.primary, self._volume.starts_with_log)
-        self._volume.note_start(appendonly=written.appendonly, synced_always=written.synced_always)
-        self._volume.note_record(record)
-        self._opened_by, self._is_allowed = verdict.rule, False
+        self._is_asked, self._waits_for, told = True, "the gate asks the other members", ""
+        try:
+            while isinstance(verdict := self._verdict(start := await self._start()), gate.Closed):
+                self._waits_for = str(verdict)
+                if verdict.reason != told:
+                    told = verdict.reason
+                    log.warning("the server may not start: %s", verdict)
+                    self._tell(contract.Event.KIND_GATE_CLOSED, str(verdict))
+                await asyncio.sleep(LOOK_AGAIN)
+            self._prepare(verdict, start, modules.found(visitor.root))
+            return visitor.let_in()
+        finally:
+            visitor.leave()
+            self._is_asked = self._is_allowed = False
+
+    def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
+        wanted = self._wanted()
+        files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
+        self._volume.note_start(wanted)
+        self._noticed = None
+        self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
+        self._opened_by = verdict.rule
         role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
-        return visitor.let_in()
 
-    def _verdict(self) -> gate.Verdict:
+    def _verdict(self, start: Start) -> gate.Verdict:
         """A second pod of this node stays behind its gate, whatever the rules say."""
-        return gate.decide(self._start()) if self._volume.lock() else gate.Closed(HELD)
+        return gate.decide(start) if self._volume.lock() else HELD
 
-    def _start(self) -> Start:
-        seen, record = self._volume.seen(), self.record
-        return Start(self._settings.node, record, seen, is_allowed=self._is_allowed)
+    async def _start(self) -> Start:
+        """Looked at anew each time: the record and the members may be others by now."""
+        node, members = self._settings.node, self._told().get("members", [])
+        start = Start(
+            node,
+            self.record,
+            self._volume.seen(appendonly=self._wanted().appendonly),
+            {name: Silence() for name in members if name != node},
+            self._volume.lineage,
+            self._is_allowed,
+        )
+        if gate.needs_members(start):
+            return replace(start, members=await self._members.ask(start.members))
+        return start
+
+    def _wanted(self) -> Kept:
+        """What the next server is to keep on its disk: as rendered, but begun in the mode of the last run."""
+        wanted = files.kept(files.directives(self._settings))
+        return replace(wanted, appendonly=self._volume.starts_with_log(wanted.appendonly))
+
+    def _notice(self, info: Mapping[str, str]) -> None:
+        """The history of this run, which the next start must know."""
+        lineage = observer.lineage(info)
+        if lineage == self._noticed:
+            return
+        try:
+            self._volume.note_lineage(lineage)
+            self._noticed = lineage
+        except OSError as error:
+            log.warning("what the next start must know cannot be noted, and is tried again: %s", error)
+
+    def _note_fewer_snapshots(self) -> None:
+        kept, mounted = self._volume.kept, files.kept(files.directives(self._settings))
+        self._volume.note_kept(replace(kept, snapshots=kept.snapshots and mounted.snapshots))
+
+    def note_directives(self, told: Mapping[str, str]) -> None:
+        """Before the running server is told so: less is kept from now on, more counts from the next start on."""
+        kept, wished = self._volume.kept, files.kept(told)
+        self._volume.note_kept(
+            Kept(
+                kept.snapshots and wished.snapshots,
+                kept.appendonly and told.get("appendonly") != "no",
+                kept.synced_always and told.get("appendfsync", "always") == "always",
+            )
+        )
 
     @property
     def pod_uid(self) -> str:
@@ -132,10 +202,17 @@ class Pod:
     @property
     def record(self) -> Record:
         """The operator's word on who is primary, or our own note where that is newer."""
-        file = self._settings.config / "record.json"
-        told = json.loads(file.read_text()) if file.exists() else {}
+        told = self._told()
         record = Record(int(told.get("epoch", 0)), str(told.get("primary", self._settings.node)))
         return max(self._volume.record, record, key=lambda each: each.epoch)
+
+    def _told(self) -> dict[str, Any]:
+        file = self._settings.config / "record.json"
+        told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return told
+
+    def note_record(self, record: Record) -> None:
+        self._volume.note_record(record)
 
     def running_server(self) -> LivingServer | None:
         return self._server
@@ -149,19 +226,34 @@ class Pod:
             return self._waits_for
         return observer.why_not_ready(self._server.info) or None
 
+    def metrics(self) -> str:
+        server = self._server
+        return metrics.page(
+            self.counts,
+            gate_is_open=server is not None,
+            gate_is_asked=self._is_asked,
+            server_is_up=server is not None and server.info is not None,
+        )
+
     def observe(self) -> contract.Observation:
         self._sequence += 1
-        info = self._server.info if self._server is not None else None
+        gate_seen = contract.Gate(
+            is_asked=self._is_asked, waits_for=self._waits_for, opened_by=self._opened_by
+        )
         return contract.Observation(
             node=self._settings.node,
             pod_uid=self._settings.pod_uid,
             sequence=self._sequence,
             run=self._run,
             sidecar_version=__version__,
-            server=observer.server(info) if info is not None else None,
-            gate=contract.Gate(waits_for=self._waits_for, opened_by=self._opened_by),
+            server=observer.server(self._server.info, self._server.modules)
+            if self._server is not None
+            else None,
+            gate=gate_seen,
             record=observer.record(self.record),
-            disk=observer.disk(self._volume.seen(), *self._volume.space()),
+            disk=observer.disk(
+                self._volume.seen(appendonly=self._wanted().appendonly), *self._volume.space()
+            ),
             fingerprints=self._fingerprints(),
             configuration=contract.Configuration(
                 mounted=self._config.mounted,
@@ -178,8 +270,14 @@ class Pod:
             found.users = files.users_in_force(self._settings)
         return found
 
-    def open_gate(self) -> None:
-        self._is_allowed = True
+    @property
+    def node(self) -> str:
+        return self._settings.node
+
+    def open_gate(self) -> bool:
+        """For the server that waits now; False when none does. A later one asks anew."""
+        self._is_allowed = self._is_asked
+        return self._is_allowed
 
     def address_of(self, node: str) -> tuple[str, int]:
         return f"{node}.{self._settings.namespace}.svc", 6379
@@ -196,7 +294,12 @@ class Pod:
 
     async def stop(self) -> None:
         """Before the pod goes: a server that ends by this order, without an error, has stopped cleanly."""
+        self.counts.add(Count.HANDOVERS)
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
-        if self._server is not None and await self._server.shut_down(STOP_LIMIT):
+        server, kept = self._server, self._volume.kept
+        if server is None:
+            return
+        # By name: what a person has set on the running server must not decide whether data is saved.
+        if await server.shut_down(STOP_LIMIT, *(("SAVE",) if kept.snapshots else ())):
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
 import signal
 from pathlib import Path
 from typing import Self
@@ -22,9 +24,13 @@ class ServerProcess:
     def hold(cls, pid: int) -> Self | None:
         """None when there is no such process (any more)."""
         try:
-            return cls(pid, os.pidfd_open(pid))
+            descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             return None
+        if select.select([descriptor], [], [], 0)[0]:  # it has ended, and nobody has asked for its end yet
+            os.close(descriptor)
+            return None
+        return cls(pid, descriptor)
 
     @property
     def has_ended(self) -> bool:
@@ -36,7 +42,8 @@ class ServerProcess:
 
     def kill(self) -> None:
         if not self.has_ended:
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and our loop will hear of it next
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     @property
     def program(self) -> str:
@@ -45,6 +52,11 @@ class ServerProcess:
             return Path(f"/proc/{self.pid}/comm").read_text().strip()
         except OSError:
             return ""
+
+    def release(self) -> None:
+        """It was somebody else; nothing is known of its end from now on."""
+        if not self.has_ended:
+            self._end()
 
     def _end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)

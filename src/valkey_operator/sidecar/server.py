@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from valkey_operator.sidecar import modules
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.valkey import info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
@@ -34,8 +35,11 @@ class LivingServer:
         self._follow = follow
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
+        # Known once it has loaded: they do not change while it runs.
+        self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
+        self._is_listed = False
 
     async def watch(self) -> None:
         """Look at it again and again until its process has ended."""
@@ -55,6 +59,9 @@ class LivingServer:
     async def look(self) -> None:
         try:
             self.info = info.parse(await self.call("INFO", *SECTIONS))
+            if not self._is_listed and self.info.get("loading") != "1":
+                self._is_listed = True
+                self.modules = modules.names(await self.call("MODULE", "LIST"))
         except (Silent, Refused) as error:
             log.debug("the server does not answer: %s", error)
             self.info = None
@@ -69,14 +76,17 @@ class LivingServer:
             self._connection = None
             raise
 
-    async def shut_down(self, grace: float) -> bool:
+    async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
 
         A server that could not be asked, or did not say goodbye in time, has not stopped cleanly, even if its
-        process ends meanwhile: a clean stop lets it start as primary again, over what its replicas have.
+        process ends meanwhile: a clean stop lets it start as primary again, over what its replicas have. The
+        last thing a server does, when all is saved, is to remove its socket's file; a killed one leaves it.
         """
+        # One that loads its data stops too, but saves nothing.
+        has_loaded = self.info is not None and self.info.get("loading") != "1"
         try:
-            await self.call("SHUTDOWN", limit=grace)
+            await self.call("SHUTDOWN", *how, limit=grace)
         except Ended:
             pass  # its way to say yes
         except (Refused, Silent) as error:
@@ -86,7 +96,7 @@ class LivingServer:
             await asyncio.wait_for(self.process.end(), GOODBYE)
         except TimeoutError:
             return False
-        return True
+        return has_loaded and not self._socket.exists()
 
     def _disconnect(self) -> None:
         if self._connection is not None:

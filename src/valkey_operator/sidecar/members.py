@@ -1,0 +1,71 @@
+"""Asks the other nodes that hold the same data what they know; only while the gate needs it.
+
+Whoever cannot be asked is not gone: it may be the primary, behind a network that is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from valkey_operator.contract.channel import Unanswered, answered, opened
+from valkey_operator.contract.identity import Scope
+from valkey_operator.contract.mtls import Credentials, Unusable
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.contract.v1.sidecar_grpc import PeerStub
+from valkey_operator.model.gate import Disk, Member, Record, Silence
+
+LIMIT = 2.0
+# What a replica says that has never been in sync.
+NEVER_IN_SYNC = 1
+
+Address = Callable[[str], tuple[str, int]]
+
+
+class Members:
+    """The other nodes, each at its own Service, which leads to it even while it is not ready."""
+
+    def __init__(self, scope: Scope, identity: Path, address_of: Address) -> None:
+        self._scope, self._identity, self._address_of = scope, identity, address_of
+
+    async def ask(self, names: Collection[str]) -> dict[str, Member | Silence]:
+        """All at once."""
+        try:
+            # Read for each round: a closed gate is rare, and the certificate may have come just now.
+            credentials = Credentials.from_folder(self._identity)
+        except Unusable as problem:
+            return dict.fromkeys(names, Silence(f"there is no certificate to show: {problem}"))
+        said = await asyncio.gather(*(self._ask(name, credentials) for name in names))
+        return dict(zip(names, said, strict=True))
+
+    async def _ask(self, name: str, credentials: Credentials) -> Member | Silence:
+        host, port = self._address_of(name)
+        try:
+            async with opened(host, credentials, self._scope.node(name), port) as channel:
+                return member(await answered(PeerStub(channel).Observe(contract.ObserveRequest()), LIMIT))
+        except Unanswered as why:
+            return Silence(str(why))
+
+
+def member(seen: contract.Observation) -> Member:
+    is_up = seen.HasField("server")
+    return Member(
+        is_up=is_up,
+        record=Record(seen.record.epoch, seen.record.primary),
+        has_data=is_up and _may_hold_data(seen.server),
+        disk=Disk(
+            has_data=seen.disk.has_data,
+            was_stopped_cleanly=seen.disk.was_stopped_cleanly,
+            is_synced_always=seen.disk.is_synced_always,
+            has_append_only_file=seen.disk.has_append_only_file,
+            history=seen.disk.history,
+            offset=seen.disk.offset,
+        ),
+    )
+
+
+def _may_hold_data(server: contract.Server) -> bool:
+    """A server that is silent or loads may; one whose keys were all deleted holds that fact, and its offset tells."""
+    is_in_doubt = not server.answers or server.is_loading
+    return is_in_doubt or server.keys > 0 or server.replication.offset > NEVER_IN_SYNC
