@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @cache
 def known() -> dict[str, str]:
     """Asked of real servers by tools/directives.py."""
-    loaded: dict[str, str] = json.loads(files(__package__).joinpath("defaults.json").read_text())
+    loaded: dict[str, str] = json.loads(Path(__file__).with_name("defaults.json").read_text())
     return loaded
