@@ -20,12 +20,12 @@ from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
-from valkey_operator.kube.writer import Writer
-from valkey_operator.operator.calls import LastSeen
+from valkey_operator.operator.certificates import CertificateController
 from valkey_operator.operator.node import NodeController
+from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.valkey import ValkeyController
-from valkey_operator.operator.world import World, caches
+from valkey_operator.operator.world import World
 from valkey_operator.settings.operator import OperatorSettings
 from valkey_operator.valkey import config_file
 
@@ -50,6 +50,7 @@ class Sidecar:
         if self.says is None:
             raise Unanswered("no answer")
         self.says.pod_uid = pod.metadata.uid
+        self.says.sequence += 1
         return self.says
 
 
@@ -59,9 +60,11 @@ class Place:
     def __init__(self, cluster: Cluster, namespace: str, world: World, sidecar: Sidecar) -> None:
         self._cluster, self._namespace = cluster, namespace
         self.world, self.sidecar = world, sidecar
-        self.observations = LastSeen()
-        self.nodes = NodeController(world, self.observations, sidecar)
-        self.controllers = [self.nodes.controller, ValkeyController(world).controller]
+        self.heard = 0
+        self.nodes = NodeController(world, sidecar)
+        roots = RootController(world)
+        made = (self.nodes, ValkeyController(world), roots, CertificateController(world, roots))
+        self.controllers = [each.controller for each in made]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self._cluster.kubectl("--namespace", self._namespace, *arguments, stdin=stdin)
@@ -97,9 +100,11 @@ class Place:
     def hear(self, observation: contract.Observation) -> None:
         """As a heartbeat would bring it."""
         observation.pod_uid = self.get("pod", "demo-0-0")["metadata"]["uid"]
+        self.heard += 1
+        observation.run = self.heard
         self.sidecar.says = observation
         key = Key(self._namespace, "demo-0")
-        self.observations.take(key, observation)
+        self.world.observations.take(key, observation)
         self.nodes.controller.wake(key)
 
 
@@ -109,14 +114,8 @@ async def looked_after(cluster: Cluster, namespace: str) -> AsyncIterator[Place]
     async with Client(way) as client:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
-        recorder = Recorder(client, "test", "test")
-        writer = Writer(client, "valkey-operator")
-        place = Place(
-            cluster,
-            namespace,
-            World(settings, client, caches(runtime, settings), writer, recorder),
-            Sidecar(),
-        )
+        world = World.of(settings, client, runtime, Recorder(client, "test", "test"))
+        place = Place(cluster, namespace, world, Sidecar())
         for controller in place.controllers:
             runtime.add(controller)
         async with running(runtime.run()):
@@ -124,7 +123,7 @@ async def looked_after(cluster: Cluster, namespace: str) -> AsyncIterator[Place]
 
 
 @pytest.fixture
-async def place(crds: Cluster, namespace: str) -> AsyncIterator[Place]:
+async def place(crds: Cluster, namespace: str, no_operator: None) -> AsyncIterator[Place]:  # noqa: ARG001
     async with looked_after(crds, namespace) as made:
         yield made
 

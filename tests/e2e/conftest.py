@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -83,14 +82,10 @@ class Place:
     def in_sidecar(self, pod: str, *words: str) -> str:
         return self.kubectl("exec", pod, "--container=sidecar", "--", *words).strip()
 
-    @contextmanager
-    def frozen_sidecar(self, pod: str) -> Iterator[None]:
-        """Its Python process; the container's first one only starts it again."""
-        self.in_sidecar(pod, "python3.13", "-c", SIGNAL_SIDECAR, "SIGSTOP")
-        try:
-            yield
-        finally:
-            self.in_sidecar(pod, "python3.13", "-c", SIGNAL_SIDECAR, "SIGCONT")
+    def is_at_the_gate(self, pod: str) -> bool:
+        """The server has ended, and its entry point waits to be let in."""
+        look = 'read -r pid </run/valkey/pid; read -r name </proc/$pid/comm; echo "$name"'
+        return self.kubectl("exec", pod, "--container=valkey", "--", "/bin/sh", "-c", look).strip() == "sh"
 
     def has_restarted(self, pod: str) -> bool:
         """Whether the server's container runs again after it has ended once."""
@@ -102,15 +97,6 @@ class Place:
         while not claim():
             assert time.monotonic() < ends, f"not true within {patience} s"
             time.sleep(0.1)
-
-
-SIGNAL_SIDECAR = """
-import os, pathlib, signal, sys
-for folder in pathlib.Path("/proc").glob("[0-9]*"):
-    if int(folder.name) != os.getpid() and b"valkey_operator.sidecar" in (folder / "cmdline").read_bytes():
-        if (folder / "comm").read_text().startswith("python"):
-            os.kill(int(folder.name), signal.Signals[sys.argv[1]])
-"""
 
 
 @pytest.fixture

@@ -59,12 +59,12 @@ async def test_a_killed_primary_stays_out_until_a_replica_is_promoted(three: Thr
 
 
 def lie_down(three: Three, faults: Faults) -> None:
-    """Kills the replicas' servers so that the kubelet waits ten seconds with the next start, then the primary's."""
+    """Kills the replicas' containers so that the kubelet waits ten seconds with the next start, then the primary."""
     for node in (B, C):
-        faults.kill(f"{three.place.namespace}/{node}-0", "valkey")
+        faults.kill_container(f"{three.place.namespace}/{node}-0", "valkey")
         three.place.eventually(functools.partial(three.place.has_restarted, f"{node}-0"))
     for node in (B, C):
-        faults.kill(f"{three.place.namespace}/{node}-0", "valkey")
+        faults.kill_container(f"{three.place.namespace}/{node}-0", "valkey")
     faults.kill(f"{three.place.namespace}/{A}-0", "valkey")
 
 
@@ -171,11 +171,11 @@ while [ "$(valkey-cli -h {A} SET k$n $n)" = OK ]; do echo k$n; n=$((n+1)); done
 def test_a_word_left_over_opens_no_gate(place: Place, faults: Faults) -> None:
     place.apply("Valkey", "one", AOF_ALWAYS)
     place.is_ready("one")
-    with place.frozen_sidecar(POD):
+    with faults.pause(f"{place.namespace}/{POD}", "sidecar"):
         leave_word = "exec 3<>/run/valkey/gate; echo start >&3"
         place.kubectl("exec", POD, "--container=valkey", "--", "/bin/sh", "-c", leave_word)
         faults.kill(f"{place.namespace}/{POD}", "valkey")
-        place.eventually(lambda: place.has_restarted(POD))
+        place.eventually(lambda: place.is_at_the_gate(POD))
         for _ in range(5):
             assert not _answers(place)
     place.eventually(lambda: _answers(place))

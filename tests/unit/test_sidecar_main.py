@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
+import os
 import shlex
+import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -40,11 +43,13 @@ async def leader() -> AsyncIterator[Operator]:
 
 @asynccontextmanager
 async def running(
-    folder: Path, operator_address: str
+    folder: Path, operator_address: str, more: str = ""
 ) -> AsyncIterator[tuple[Process, Process, SidecarSettings]]:
     """A server, behind the pod's own entry point, and its sidecar."""
     place = settings(folder, operator_address)
     prepare(place)
+    with (place.config / "valkey.conf").open("a") as file:
+        file.write(more)
     script = ENTRY_POINT.replace("/run/valkey", str(place.run)).replace("cd /data", f"cd {place.data}")
     script = script.replace("exec valkey-server", f"exec {shlex.join(server_command())}")
     quiet = asyncio.subprocess.DEVNULL
@@ -56,8 +61,12 @@ async def running(
     finally:
         for process in (sidecar, server):
             if process.returncode is None:
-                process.kill()
+                process.terminate()
             await process.wait()
+
+
+def kill_server(place: SidecarSettings) -> None:
+    os.kill(int((place.run / "pid").read_text()), signal.SIGKILL)
 
 
 def kinds(leader: Operator) -> list[Kind]:
@@ -70,7 +79,8 @@ async def test_the_operator_hears_of_everything_at_once(leader: Operator, tmp_pa
         _is_seen_as_it_is(leader)
         await _changes_its_role(leader, place)
         await _shows_a_new_certificate(leader, place)
-        server.kill()
+        (place.run / "stopping").touch()  # as the preStop hook does
+        kill_server(place)
         await server.wait()
         sidecar.terminate()  # as the kubelet does right after the server's end
         await asyncio.wait_for(sidecar.wait(), 5)
@@ -118,3 +128,27 @@ async def test_without_an_operator_it_works_and_ends_soon(tmp_path: Path) -> Non
         server.kill()
         sidecar.terminate()
         await asyncio.wait_for(sidecar.wait(), main.PARTING + 2)
+
+
+async def test_a_server_that_was_killed_is_there_again_at_once(leader: Operator, tmp_path: Path) -> None:
+    async with running(tmp_path, str(leader.address)) as (_, _, place):
+        for number in range(1, 4):
+            ready = [Kind.KIND_SERVER_STARTED, Kind.KIND_READINESS_CHANGED]
+            expected = [
+                *([*ready, Kind.KIND_READINESS_CHANGED, Kind.KIND_SERVER_DIED] * (number - 1)),
+                *ready,
+            ]
+            await eventually(lambda expected=expected: kinds(leader) == expected, 30)  # type: ignore[misc]
+            kill_server(place)
+        await eventually(lambda: kinds(leader)[-2:] == ready, 30)
+
+
+async def test_a_server_that_cannot_start_is_tried_less_and_less_often(
+    leader: Operator, tmp_path: Path
+) -> None:
+    async with running(tmp_path, str(leader.address), "port no-number") as (_, _, _):
+        await eventually(lambda: kinds(leader).count(Kind.KIND_SERVER_DIED) == 3, 30)
+        times = [event.at for event in leader.events if event.kind == Kind.KIND_SERVER_STARTED]
+    first, second = (later - earlier for earlier, later in itertools.pairwise(times))
+    assert second > first > 400
+    assert "ended" in leader.heard[-1].not_ready

@@ -24,8 +24,9 @@ def add(parser: argparse.ArgumentParser, find: Callable[[argparse.Namespace], Em
         return made
 
     kill = fault("kill", "SIGKILL the server process of a pod", _kill)
+    whole = fault("kill-container", "SIGKILL a whole container of a pod", _kill_container)
     pause = fault("pause", "SIGSTOP the server process of a pod", lambda f, o: f.pause(o.pod, o.container))
-    for one in (kill, pause):
+    for one in (kill, whole, pause):
         one.add_argument("pod", help="NAMESPACE/NAME, or NAME in `default`")
         one.add_argument("--container", "-c", help="default: valkey, else the only one")
     stop_node = fault("stop-node", "cut a node's power", lambda f, o: f.stop_node(o.node))
@@ -62,6 +63,11 @@ def _add_packets(fault: Callable[[str, str, Order], argparse.ArgumentParser]) ->
 def _carry_out(faults: Faults, order: Order, options: argparse.Namespace) -> int:
     print(order(faults, options))
     return 0
+
+
+def _kill_container(faults: Faults, options: argparse.Namespace) -> str:
+    pid = faults.kill_container(options.pod, options.container)
+    return f"killed the container of {options.pod} whose first process was {pid}"
 
 
 def _kill(faults: Faults, options: argparse.Namespace) -> str:

@@ -13,6 +13,7 @@ from devcluster.node import Node
 from devcluster.places import Record
 from devcluster.problem import Problem
 
+SHELLS = ("sh", "dash", "bash", "ash", "busybox")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -43,6 +44,14 @@ class Running:
     node: Node
     container: str
     pid: int
+
+    @property
+    def server_pid(self) -> int:
+        """The one that serves: where a shell only starts it and waits, its child."""
+        if Path(f"/proc/{self.pid}/comm").read_text().strip() not in SHELLS:
+            return self.pid
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else self.pid
 
     @property
     def network(self) -> Path:

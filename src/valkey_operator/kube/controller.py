@@ -154,6 +154,9 @@ class Controller:
             self.queue.retry(key)  # if this process leads again, with this key
             log.info("stopped: %s", error)
             return "not_leader"
+        if isinstance(error, errors.NamespaceEnds):
+            log.info("left as it is: %s", error)  # its objects go, which wakes this key again
+            return "namespace_ends"
         if isinstance(error, errors.Throttled):
             self.queue.add_after(key, error.retry_after)
             log.info("%s; again in %.0f s", error, error.retry_after)

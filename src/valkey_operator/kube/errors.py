@@ -52,6 +52,10 @@ class Forbidden(ApiError):
     """A permission is missing; the server's text names user, verb and resource."""
 
 
+class NamespaceEnds(Forbidden):
+    """The namespace is being deleted, and takes nothing new."""
+
+
 class Unauthorized(ApiError):
     """The server does not know who asks."""
 
@@ -102,7 +106,11 @@ class ServerFault(ApiError):
 
 _BY_CODE = {401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
 _BY_REASON = {"AlreadyExists": AlreadyExists, "Expired": Gone}
-_BY_CAUSE = {"FieldManagerConflict": OwnershipConflict, "DisruptionBudget": DisruptionRefused}
+_BY_CAUSE = {
+    "FieldManagerConflict": OwnershipConflict,
+    "DisruptionBudget": DisruptionRefused,
+    "NamespaceTerminating": NamespaceEnds,
+}
 
 
 def read_status(body: bytes) -> StatusAnswer:

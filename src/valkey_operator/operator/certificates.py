@@ -21,7 +21,7 @@ from valkey_operator.operator.nudges import Nudges
 from valkey_operator.operator.roots import RootController, dates, health
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
-from valkey_operator.pki.authority import Pair, issue_intermediate, issue_mtls_leaf
+from valkey_operator.pki.authority import CannotIssue, Pair, issue_intermediate, issue_mtls_leaf
 from valkey_operator.pki.bound import bind, entry
 from valkey_operator.pki.rotation import Action, IssueIntermediate, Plan, Wish, plan_circle
 from valkey_operator.pki.store import CERTIFICATE, KEY, ROOT_NAME, leaf_rewritten
@@ -30,6 +30,7 @@ from valkey_operator.render import marks
 from valkey_operator.render.node import NodeObjects, identity_secret
 
 RESYNC = 600.0
+SOON = 1.0
 # A plan leads to the next: an authority first, then what it signs. More than this is a loop.
 ROUNDS = 4
 # Tells the kubelet to look at the pod's Secrets now and not within a minute.
@@ -91,7 +92,11 @@ class CertificateController:
             plan = plan_circle(circle, deployed.wish, now)
             if not plan.actions:
                 break
-            await self._carry_out(deployed, circle, plan, now)
+            try:
+                await self._carry_out(deployed, circle, plan, now)
+            except CannotIssue as problem:
+                log.warning("%s is looked at again: %s", key, problem)  # the authority was changed meanwhile
+                return SOON
         self._remember(key, circle.own)
         again = await self._touch(deployed, circle)
         await self._record(deployed, circle, now)
@@ -138,16 +143,18 @@ class CertificateController:
         return Report(shown.sidecar_certificate, frozenset(filter(None, shown.trust.split(","))))
 
     async def _carry_out(self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime) -> None:
+        """An authority alone: with it, the rest of the plan may be another."""
         for action in plan.actions:
             if isinstance(action, IssueIntermediate):
                 await self._issue_authority(deployed, action, now)
+                return
         by_party: dict[str, list[Action]] = {}
         for action in plan.actions:
             by_party.setdefault(getattr(action, "party", ""), []).append(action)
         authority = await self._world.vault.read(deployed.authority) or {}
+        signer = Pair(authority.get(CERTIFICATE, b""), authority.get(KEY, b""))
         for node in deployed.nodes:
             if actions := by_party.get(node.metadata.name):
-                signer = Pair(authority.get(CERTIFICATE, b""), authority.get(KEY, b""))
                 await self._rewrite(deployed, node, actions, signer, now)
                 self._tell(node, circle, actions)
 

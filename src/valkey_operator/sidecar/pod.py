@@ -29,6 +29,8 @@ from valkey_operator.valkey.connection import Refused, Silent
 
 USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
+# Before a server is started again that has ended before it served.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
 HELD = gate.Closed(
@@ -63,6 +65,7 @@ class Pod:
         self._log_mode = LogMode(self._volume)
         self._is_asked = False
         self._is_allowed = False
+        self._failed_starts = 0
         self._noticed: Lineage | None = None
         self._sequence = 0
         self._run = files.begin_run(settings)
@@ -89,6 +92,7 @@ class Pod:
         self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
+        self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self.counts.add(Count.SERVER_ENDS)
         self._changes.see_readiness(self._waits_for)
@@ -122,6 +126,7 @@ class Pod:
         """Let the server in as soon as a rule of the gate allows it."""
         self._is_asked, self._waits_for, told = True, "the gate asks the other members", ""
         try:
+            await self._pause()
             while isinstance(verdict := self._verdict(start := await self._start()), gate.Closed):
                 self._waits_for = str(verdict)
                 if verdict.reason != told:
@@ -134,6 +139,15 @@ class Pod:
         finally:
             visitor.leave()
             self._is_asked = self._is_allowed = False
+
+    async def _pause(self) -> None:
+        """A server that ends before it has served is not started again and again without a pause."""
+        if self._failed_starts:
+            pause = min(FIRST_PAUSE * 2.0 ** (self._failed_starts - 1), LONGEST_PAUSE)
+            times = "once" if self._failed_starts == 1 else f"{self._failed_starts} times"
+            self._waits_for = f"the server has ended {times} before it served; its log says why"
+            log.warning("%s; again in %.1f s", self._waits_for, pause)
+            await asyncio.sleep(pause)
 
     def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
         wanted = self._wanted()

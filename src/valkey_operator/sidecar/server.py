@@ -35,6 +35,8 @@ class LivingServer:
         self._follow = follow
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
+        # It has loaded its data and answered.
+        self.has_served = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
@@ -50,6 +52,7 @@ class LivingServer:
                 if self._follow is not None:
                     await self._follow(self)
                 is_settled = self.info is not None and self.info.get("loading") != "1"
+                self.has_served = self.has_served or is_settled
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:
             ended.cancel()

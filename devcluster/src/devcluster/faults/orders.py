@@ -24,7 +24,7 @@ from devcluster.processes import Processes
 from devcluster.waiting import until
 
 FILLER = ".devcluster-fill"
-STOPPABLE = {"api": "control/apiserver", "etcd": "control/etcd"}
+STOPPABLE = {"api": "control/apiserver", "etcd": "control/etcd", "dns": "control/dns"}
 
 
 class Faults:
@@ -40,13 +40,19 @@ class Faults:
 
     def kill(self, pod: str, container: str | None = None) -> int:
         """SIGKILL the server process, as the kernel's memory killer would; nothing is left to heal."""
+        pid = self._server(pod, container).server_pid
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill_container(self, pod: str, container: str | None = None) -> int:
+        """SIGKILL a container's first process, and with it all others there; the kubelet starts it anew."""
         pid = self._server(pod, container).pid
         os.kill(pid, signal.SIGKILL)
         return pid
 
     def pause(self, pod: str, container: str | None = None) -> Fault:
         """SIGSTOP the server process: it keeps its memory and connections and answers nothing."""
-        pid = self._server(pod, container).pid
+        pid = self._server(pod, container).server_pid
         detail = {"pid": str(pid), "_started": _started(pid)}
         return self._inflict("pause", pod, lambda _: os.kill(pid, signal.SIGSTOP), detail)
 
@@ -93,17 +99,17 @@ class Faults:
     # --- the control plane
 
     def stop(self, part: str) -> Fault:
-        """End the API server or etcd; it stays away until healed."""
+        """End the API server, etcd or DNS; it stays away until healed."""
         component = _component(part)
         return self._inflict("stop", part, lambda _: self._processes.kill(component))
 
     def freeze(self, part: str) -> Fault:
-        """SIGSTOP the API server or etcd: connections stay open and silent."""
+        """SIGSTOP the API server, etcd or DNS: connections stay open and silent."""
         component = _component(part)
         return self._inflict("freeze", part, lambda _: self._processes.signal(component, signal.SIGSTOP))
 
     def restart(self, part: str) -> None:
-        """End the API server or etcd, start it again and wait until the API answers."""
+        """End the API server, etcd or DNS, start it again and wait until the API answers."""
         self._processes.kill(_component(part))
         self._start_component(part)
 

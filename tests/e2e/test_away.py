@@ -1,0 +1,101 @@
+"""What a server does while others are away: the operator, the API server, DNS, its own sidecar."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from devcluster.faults import Faults
+from tests.e2e.conftest import PLACE, Place
+from tests.e2e.test_one_node import POD, SPEC
+
+# A minute in the long run (`make chaos`).
+AWAY = float(os.environ.get("AWAY", "15"))
+# Writes ten times a second until it is told to stop, and notes every write that was not acknowledged. On one
+# connection: one that breaks shows as well.
+WRITER = """
+rm -f /data/stop-writing
+n=0
+while [ ! -e /data/stop-writing ] && [ $n -lt 3000 ]; do
+  n=$((n+1)); echo "SET w$n $n"; sleep 0.1
+done | valkey-cli >/data/answers 2>&1
+"""
+
+
+def ready_since(place: Place) -> str:
+    conditions = place.get("pod", POD)["status"]["conditions"]
+    (ready,) = (each for each in conditions if each["type"] == "Ready")
+    assert ready["status"] == "True"
+    return str(ready["lastTransitionTime"])
+
+
+@contextmanager
+def a_client_writes_all_the_time(place: Place) -> Iterator[None]:
+    """Inside the pod, so that it needs nobody; every write must be acknowledged, and the pod stay ready."""
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    since = ready_since(place)
+    run = f"nohup /bin/sh -c '{WRITER}' >/dev/null 2>&1 &"
+    place.kubectl("exec", POD, "--container=valkey", "--", "/bin/sh", "-c", run)
+    before = written(place)
+    yield
+    place.eventually(lambda: written(place) > before + 10)
+    place.kubectl("exec", POD, "--container=valkey", "--", "touch", "/data/stop-writing")
+    answers = place.kubectl("exec", POD, "--container=valkey", "--", "cat", "/data/answers").split()
+    assert set(answers) == {"OK"}
+    assert ready_since(place) == since
+
+
+def written(place: Place) -> int:
+    return int(place.valkey(POD, "DBSIZE"))
+
+
+def restarts(place: Place, list_: str) -> int:
+    status: dict[str, Any] = place.get("pod", POD)["status"]
+    return int(status[list_][0]["restartCount"])
+
+
+def test_without_the_api_server(place: Place, faults: Faults) -> None:
+    with a_client_writes_all_the_time(place), faults.stop("api"):
+        time.sleep(AWAY)
+
+
+def test_without_the_operator(place: Place) -> None:
+    operator = Place(place.cluster, PLACE)
+    with a_client_writes_all_the_time(place):
+        operator.kubectl("scale", "deployment/valkey-operator", "--replicas=0")
+        operator.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+        time.sleep(AWAY / 3)
+        operator.kubectl("scale", "deployment/valkey-operator", "--replicas=2")
+        operator.kubectl("rollout", "status", "deployment/valkey-operator", "--timeout=60s")
+        # It hears of the node again.
+        patch = json.dumps({"spec": {"config": {"maxmemory-policy": "allkeys-lru"}}})
+        place.kubectl("patch", "valkey", "one", "--type=merge", "--patch", patch)
+        place.eventually(lambda: "allkeys-lru" in place.valkey(POD, "CONFIG", "GET", "maxmemory-policy"), 60)
+
+
+def test_without_dns(place: Place, faults: Faults) -> None:
+    with a_client_writes_all_the_time(place), faults.stop("dns"):
+        time.sleep(AWAY)
+        # The operator is heard of and speaks all the same: both keep the address that worked.
+        place.kubectl(
+            "patch", "valkey", "one", "--type=merge", '--patch={"spec":{"config":{"timeout":"77"}}}'
+        )
+        place.eventually(lambda: "77" in place.valkey(POD, "CONFIG", "GET", "timeout"))
+
+
+def test_without_its_sidecar_for_a_while(place: Place, faults: Faults) -> None:
+    with a_client_writes_all_the_time(place):
+        faults.kill_container(f"{place.namespace}/{POD}", "sidecar")
+        place.eventually(lambda: restarts(place, "initContainerStatuses") == 1)
+        place.eventually(
+            lambda: (
+                "True"
+                in place.kubectl("get", "valkeynode", "one-0", "--output=jsonpath={.status.ready}").title()
+            )
+        )
+    assert restarts(place, "containerStatuses") == 0
