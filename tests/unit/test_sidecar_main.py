@@ -79,7 +79,7 @@ async def test_the_operator_hears_of_everything_at_once(leader: Operator, tmp_pa
         _is_seen_as_it_is(leader)
         await _changes_its_role(leader, place)
         await _shows_a_new_certificate(leader, place)
-        (place.run / "stopping").touch()  # as the preStop hook does
+        (place.run / "stopping").write_text("yes")  # as the preStop hook does
         kill_server(place)
         await server.wait()
         sidecar.terminate()  # as the kubelet does right after the server's end

@@ -5,14 +5,14 @@ The other halves are in `sidecar/door.py` and `sidecar/handover.py`.
 
 from __future__ import annotations
 
-# In any image with a shell. It stays and starts the server again when that has ended, because the kubelet would wait
-# longer and longer before it does; and it must not end while the gate is closed. Each start reads a word of its own
-# from the FIFO. After the preStop hook nothing is started again.
+# In any image with a shell and `sleep`. It stays and starts the server again when that has ended, because the kubelet
+# would wait longer and longer before it does; and it must not end while the gate is closed. Each start reads a word of
+# its own from the FIFO. After the preStop hook nothing is started again.
 ENTRY_POINT = """\
 cd /data
-rm -f /run/valkey/stopping
+: >/run/valkey/stopping
 trap 'stopped=yes; [ "$server" ] && kill -TERM "$server"' TERM
-until [ "$stopped" ] || [ -e /run/valkey/stopping ]; do
+until [ "$stopped" ] || [ -s /run/valkey/stopping ]; do
   /bin/sh -c '
     until [ -p /run/valkey/gate ]; do sleep 0.05; done
     echo $$ >/run/valkey/pid
@@ -28,7 +28,7 @@ done
 # Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting.
 # The answer names the question.
 HOOK = """\
-: >/run/valkey/stopping
+echo yes >/run/valkey/stopping
 exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
 echo $$ >&3
 until [ "$answer" = "$$" ]; do read -r answer <&4; done
