@@ -162,3 +162,30 @@ async def test_a_sidecar_that_is_not_there_is_one_sentence(port: int) -> None:
     async with opened("127.0.0.1", OPERATORS, NODE, 1) as connection:
         with pytest.raises(Unanswered, match="Connect call failed"):
             await answered(NodeStub(connection).Observe(OBSERVE), 10)
+
+
+async def test_a_request_that_is_too_large_is_refused_before_it_is_read(port: int) -> None:
+    large = contract.SetConfig(directives={"a": "x" * (channel.LARGEST_REQUEST + 1)})
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        with pytest.raises(Unanswered, match="resource exhausted: the request has more than"):
+            await answered(NodeStub(connection).Act(order(set_config=large)), 10)
+    assert (await observe(port, OPERATORS)).node == "a"
+
+
+async def test_only_so_many_calls_are_taken_at_once(
+    port: int, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "MOST_CALLS", 3)
+    assert pod.server is not None
+    pod.server.silence = asyncio.Event()
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        calls = [
+            asyncio.create_task(answered(NodeStub(connection).Act(order(save=contract.Save())), 10))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0.5)  # until all three are on its desk
+        with pytest.raises(Unanswered, match="resource exhausted: 3 calls"):
+            await answered(NodeStub(connection).Observe(OBSERVE), 10)
+        pod.server.silence.set()
+        assert [(await call).result for call in calls] == [contract.RESULT_DONE] * 3
+        assert (await answered(NodeStub(connection).Observe(OBSERVE), 10)).node == "a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +21,11 @@ class Server:
     def __init__(self) -> None:
         self.calls: list[tuple[str | int, ...]] = []
         self.failure: Exception | None = None
+        self.silence: asyncio.Event | None = None
 
     async def call(self, *words: str | int) -> Any:
+        if self.silence is not None:
+            await self.silence.wait()
         if self.failure is not None:
             raise self.failure
         self.calls.append(words)

@@ -5,18 +5,20 @@ Checked once, before any call is looked at, by the certificate at the other end.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from grpclib import GRPCError, Status
 from grpclib.config import Configuration
 from grpclib.events import RecvRequest, listen
 from grpclib.server import Server, Stream
 
-from valkey_operator.contract.channel import LARGEST
 from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorIdentity
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -24,47 +26,79 @@ from valkey_operator.contract.v1.sidecar_grpc import NodeBase, PeerBase
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.orders import Orders, Pod
 
+# Of one request, in bytes: the longest order names some thousand ranges of slots.
+LARGEST_REQUEST = 512 * 1024
+# Of the request on its way; what an order may take is said in it.
+RECEIVE_LIMIT = 10.0
+MOST_CALLS = 32
 log = logging.getLogger(__name__)
+
+
+class Desk:
+    """Where calls are taken, so many at once: whoever shows a certificate may still be out of its mind."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    @contextlib.asynccontextmanager
+    async def call(self, stream: Stream[Any, Any]) -> AsyncIterator[Any]:
+        """The message of a call, for as long as the call takes."""
+        if self._calls >= MOST_CALLS:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{MOST_CALLS} calls are being taken already")
+        self._calls += 1
+        try:
+            async with asyncio.timeout(RECEIVE_LIMIT):
+                message = await _received(stream)
+            yield message
+        except TimeoutError:
+            raise GRPCError(
+                Status.DEADLINE_EXCEEDED, f"the request did not arrive within {RECEIVE_LIMIT:.0f} s"
+            ) from None
+        finally:
+            self._calls -= 1
 
 
 class NodeService(NodeBase):
     """What the operator asks."""
 
-    def __init__(self, pod: Pod, orders: Orders) -> None:
-        self._pod, self._orders = pod, orders
+    def __init__(self, pod: Pod, orders: Orders, desk: Desk) -> None:
+        self._pod, self._orders, self._desk = pod, orders, desk
 
     async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
-        await _observe(stream, self._pod)
+        async with self._desk.call(stream) as request:
+            await _observe(stream, request, self._pod)
 
     async def Act(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
-        await stream.send_message(await self._orders.carry_out(await _received(stream)))
+        async with self._desk.call(stream) as order:
+            await stream.send_message(await self._orders.carry_out(order))
 
 
 class PeerService(PeerBase):
     """What the other nodes of the deployment ask."""
 
-    def __init__(self, pod: Pod) -> None:
-        self._pod = pod
+    def __init__(self, pod: Pod, desk: Desk) -> None:
+        self._pod, self._desk = pod, desk
 
     async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
-        await _observe(stream, self._pod)
+        async with self._desk.call(stream) as request:
+            await _observe(stream, request, self._pod)
 
     async def AcknowledgeLease(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
-        question: contract.LeaseQuestion = await _received(stream)
-        record = self._pod.record
-        follows = (record.epoch, record.primary) == (question.epoch, question.primary)
-        await stream.send_message(contract.LeaseAnswer(follows=follows, epoch=record.epoch))
+        async with self._desk.call(stream) as question:
+            record = self._pod.record
+            follows = (record.epoch, record.primary) == (question.epoch, question.primary)
+            await stream.send_message(contract.LeaseAnswer(follows=follows, epoch=record.epoch))
 
     async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
-        request: contract.TakeOverRequest = await _received(stream)
-        # `from` is a word of Python.
-        refused = (
-            f"{self._pod.node} was asked to take over from {getattr(request, 'from')}, which it cannot do yet"
-        )
-        outcome = contract.Outcome(
-            result=contract.RESULT_REFUSED, message=refused, guard="an_order_is_understood"
-        )
-        await stream.send_message(outcome)
+        async with self._desk.call(stream) as request:
+            # `from` is a word of Python.
+            asked = f"{self._pod.node} was asked to take over from {getattr(request, 'from')}"
+            outcome = contract.Outcome(
+                result=contract.RESULT_REFUSED,
+                message=f"{asked}, which it cannot do yet",
+                guard="an_order_is_understood",
+            )
+            await stream.send_message(outcome)
 
 
 class Doorman:
@@ -96,8 +130,11 @@ async def opened(
     pod: Pod, doorman: Doorman, credentials: Credentials, port: int, host: str = "::"
 ) -> AsyncIterator[int]:
     """Serve both services; certificates that change are followed without dropping a call."""
-    config = Configuration(http2_connection_window_size=LARGEST, http2_stream_window_size=LARGEST)
-    server = Server([NodeService(pod, Orders(pod)), PeerService(pod)], config=config)
+    config = Configuration(
+        http2_connection_window_size=2 * LARGEST_REQUEST, http2_stream_window_size=LARGEST_REQUEST
+    )
+    desk = Desk()
+    server = Server([NodeService(pod, Orders(pod), desk), PeerService(pod, desk)], config=config)
     listen(server, RecvRequest, doorman)
     # A socket of our own, for both families where the machine has both, and to know the port.
     listening = socket.create_server(
@@ -111,15 +148,24 @@ async def opened(
         await server.wait_closed()
 
 
-async def _observe(stream: Stream[Any, Any], pod: Pod) -> None:
-    request: contract.ObserveRequest = await _received(stream)
+async def _observe(stream: Stream[Any, Any], request: contract.ObserveRequest, pod: Pod) -> None:
     if request.pod_uid and request.pod_uid != pod.pod_uid:
         raise GRPCError(Status.FAILED_PRECONDITION, f"this is pod {pod.pod_uid}, not {request.pod_uid}")
     await stream.send_message(pod.observe())
 
 
 async def _received(stream: Stream[Any, Any]) -> Any:
-    message = await stream.recv_message()
-    if message is None:
+    """As grpclib reads a message, but none that is larger than it may be."""
+    head = await stream._stream.recv_data(5)
+    if len(head) < 5:
         raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no message")
-    return message
+    is_compressed, size = struct.unpack(">?I", head)
+    if is_compressed:
+        raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not taken")
+    if size > LARGEST_REQUEST:
+        raise GRPCError(Status.RESOURCE_EXHAUSTED, f"the request has more than {LARGEST_REQUEST} bytes")
+    content = await stream._stream.recv_data(size)
+    try:
+        return stream._codec.decode(content, stream._recv_type)
+    except DecodeError:
+        raise GRPCError(Status.INVALID_ARGUMENT, "the request is no message of the contract") from None
