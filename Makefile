@@ -10,7 +10,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 RUN := $(UV) run --quiet
 VERSION_OF_UV := 0.13.7
 
-.PHONY: help up down test check format generate images control bench tools
+.PHONY: help up down test check format generate images control chaos bench tools
 
 help: ## show this
 	@echo "The two commands to start with:  make up   and   make test"
@@ -70,6 +70,10 @@ images: tools ## build the images that changed
 
 control: tools images ## show 20 times that the writing checker catches lost writes
 	@CONTROL_RUNS=20 $(RUN) pytest tests/chaos -k control -q
+
+chaos: tools images ## what takes long: hundreds of rotations and kills, minutes without others
+	@ROTATIONS=200 EXPIRIES=3 KILLS=50 AWAY=60 $(RUN) pytest -q -rP \
+	    tests/e2e/test_certificates.py tests/e2e/test_events.py tests/e2e/test_away.py
 
 bench: tools images ## figures of the ground and of the runtime, one JSON line each
 	@$(RUN) python -m bench.ground

@@ -16,6 +16,7 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.operator import heartbeats
 from valkey_operator.operator.observations import Events, Observations
 from valkey_operator.sidecar.heartbeat import Sender
+from valkey_operator.sidecar.metrics import Counts
 from valkey_operator.sidecar.outbox import Outbox
 
 KEY = Key(NODE.namespace, NODE.node)
@@ -111,7 +112,8 @@ class Sidecar:
         self.outbox = Outbox()
         self.credentials = credentials or node()
         self.sequence = 0
-        self.sender = Sender(self.outbox, self.observe, self.credentials, OPERATOR, service)
+        self.counts = Counts()
+        self.sender = Sender(self.outbox, self.observe, self.credentials, OPERATOR, service, self.counts)
 
     def observe(self) -> contract.Observation:
         self.sequence += 1

@@ -18,6 +18,7 @@ from valkey_operator.contract.mtls import Credentials, Material
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.sidecar import heartbeat, line, outbox
 from valkey_operator.sidecar.line import Names, Unheard
+from valkey_operator.sidecar.metrics import Count
 
 AT_ONCE = 2.0  # on a busy machine; the next usual heartbeat would be ten seconds away
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -26,9 +27,10 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 async def test_the_first_is_sent_at_once_the_next_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "PERIOD", 0.3)
     leader = operator(1, leader=1)
-    async with started(leader), sending(Sidecar(leader.address)):
+    async with started(leader), sending(sidecar := Sidecar(leader.address)):
         assert await eventually(lambda: len(leader.heard) == 1) < AT_ONCE
         assert 0.2 < await eventually(lambda: len(leader.heard) == 2) < 0.3 + AT_ONCE
+        await eventually(lambda: sidecar.counts[Count.HEARTBEATS_SENT] == 2)
     assert [seen.sequence for seen in leader.heard] == [1, 2]
 
 

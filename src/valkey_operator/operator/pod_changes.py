@@ -14,6 +14,7 @@ from valkey_operator.decide import resize, volume
 from valkey_operator.kube import errors
 from valkey_operator.kube.objects import Key
 from valkey_operator.operator.node_status import is_deployment
+from valkey_operator.operator.nudges import Nudges
 from valkey_operator.operator.seen import Claim, Container, Custom, Pod, Resources
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -28,6 +29,7 @@ class PodChanges:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._nudges = Nudges()
         # By node and by what was asked of it: the wish, and why not.
         self._refused: dict[Key, dict[str, tuple[str, str]]] = {}
 
@@ -41,8 +43,10 @@ class PodChanges:
         labels = {name: value for name, value in metadata.get("labels", {}).items() if name != marks.GUARDED}
         annotations = dict(metadata.get("annotations", {}))
         is_unseen = seen.configuration.mounted != mounted if seen is not None else pod.is_ready
-        if is_unseen:
-            annotations[marks.INPUTS] = mounted
+        if not is_unseen:
+            self._nudges.arrived(pod, marks.INPUTS)
+        elif value := self._nudges.value(pod, marks.INPUTS, mounted):
+            annotations[marks.INPUTS] = value
         changed = {
             "labels": _missing(labels, pod.metadata.labels),
             "annotations": _missing(annotations, pod.metadata.annotations),

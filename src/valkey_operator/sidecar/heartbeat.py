@@ -18,6 +18,7 @@ from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.backoff import Backoff
 from valkey_operator.sidecar.line import Answer, Line, Names, Unheard
+from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.outbox import Outbox
 
 PERIOD = 10.0
@@ -39,8 +40,9 @@ class Sender:
         credentials: Credentials,
         operator: OperatorIdentity,
         service: Address,
+        counts: Counts,
     ) -> None:
-        self._outbox, self._observe = outbox, observe
+        self._outbox, self._observe, self._counts = outbox, observe, counts
         self._credentials, self._operator, self._service = credentials, operator, service
         self._names = Names()
         self._line: Line | None = None
@@ -146,11 +148,13 @@ class Sender:
             await asyncio.wait({ended, news})
 
     def _say_lost(self, why: str, error: Exception | None = None) -> None:
+        self._counts.add(Count.HEARTBEATS_FAILED)
         if self._is_heard is not False:
             log.warning("the operator does not hear of this node, which goes on: %s", why, exc_info=error)
         self._is_heard = False
 
     def _say_heard(self) -> None:
+        self._counts.add(Count.HEARTBEATS_SENT)
         if not self._is_heard:
             log.info("the operator at %s hears of this node", self._leader)
         self._is_heard = True

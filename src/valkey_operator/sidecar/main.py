@@ -70,7 +70,7 @@ async def _tell(settings: SidecarSettings, pod: Pod, certificates: Certificates,
     """Send heartbeats, as soon as there is a certificate to show."""
     credentials = await certificates.credentials()
     service = Address.parse(settings.operator_address)
-    await Sender(outbox, pod.observe, credentials, _operator(settings), service).run()
+    await Sender(outbox, pod.observe, credentials, _operator(settings), service, pod.counts).run()
 
 
 def _operator(settings: SidecarSettings) -> OperatorIdentity:
