@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.alias_generators import to_snake
 
 from valkey_operator.api.core import IntOrString
-from valkey_operator.api.model import LIST_SET, Duration, Model, Name, Rule, list_map
+from valkey_operator.api.model import LIST_ATOMIC, LIST_SET, Duration, Model, Name, Rule, list_map
 from valkey_operator.api.shared import Server, Workload
 from valkey_operator.api.status import DeploymentStatus, ShortText, Time
 
@@ -219,6 +219,9 @@ class ValkeyStatus(DeploymentStatus):
 
     primary_epoch: int | None = None
     """Counts the changes of the primary."""
+
+    promotable: Annotated[list[ShortText], LIST_ATOMIC, Field(max_length=20)] | None = None
+    """Replicas that may become primary without proof that the last one is dead, once its time to write is over."""
 
     sentinel_managed: bool | None = None
     """Whether a Sentinel fails over."""

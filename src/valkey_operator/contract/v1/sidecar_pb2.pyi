@@ -30,10 +30,12 @@ RESULT_REFUSED: Result
 RESULT_FAILED: Result
 
 class ObserveRequest(_message.Message):
-    __slots__ = ("pod_uid",)
+    __slots__ = ("pod_uid", "fresh")
     POD_UID_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
     pod_uid: str
-    def __init__(self, pod_uid: _Optional[str] = ...) -> None: ...
+    fresh: bool
+    def __init__(self, pod_uid: _Optional[str] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Observation(_message.Message):
     __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration")
@@ -256,7 +258,7 @@ class Configuration(_message.Message):
     def __init__(self, mounted: _Optional[str] = ..., needs_restart: _Optional[_Iterable[str]] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "load_certificates", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node")
+    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "load_certificates", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node", "note_primary")
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LIMIT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +278,7 @@ class Order(_message.Message):
     MIGRATE_SLOTS_FIELD_NUMBER: _ClassVar[int]
     CANCEL_MIGRATION_FIELD_NUMBER: _ClassVar[int]
     RESET_NODE_FIELD_NUMBER: _ClassVar[int]
+    NOTE_PRIMARY_FIELD_NUMBER: _ClassVar[int]
     pod_uid: str
     epoch: int
     limit_milliseconds: int
@@ -295,7 +298,8 @@ class Order(_message.Message):
     migrate_slots: MigrateSlots
     cancel_migration: CancelMigration
     reset_node: ResetNode
-    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., load_certificates: _Optional[_Union[LoadCertificates, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ...) -> None: ...
+    note_primary: NotePrimary
+    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., load_certificates: _Optional[_Union[LoadCertificates, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ..., note_primary: _Optional[_Union[NotePrimary, _Mapping]] = ...) -> None: ...
 
 class Promote(_message.Message):
     __slots__ = ("force",)
@@ -314,6 +318,12 @@ class HandOver(_message.Message):
     TO_FIELD_NUMBER: _ClassVar[int]
     to: str
     def __init__(self, to: _Optional[str] = ...) -> None: ...
+
+class NotePrimary(_message.Message):
+    __slots__ = ("primary",)
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    primary: str
+    def __init__(self, primary: _Optional[str] = ...) -> None: ...
 
 class SetConfig(_message.Message):
     __slots__ = ("directives",)
@@ -478,14 +488,16 @@ class HeartbeatAnswer(_message.Message):
     def __init__(self, next_milliseconds: _Optional[int] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
-    __slots__ = ("node", "pod_uid", "epoch")
+    __slots__ = ("node", "pod_uid", "epoch", "promotable")
     NODE_FIELD_NUMBER: _ClassVar[int]
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROMOTABLE_FIELD_NUMBER: _ClassVar[int]
     node: str
     pod_uid: str
     epoch: int
-    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    promotable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., promotable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LeaseGrant(_message.Message):
     __slots__ = ("epoch", "milliseconds", "promotable")
