@@ -23,6 +23,7 @@ from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.ownership import Difference
 from valkey_operator.kube.writer import ManagedT
+from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.node_status import Findings, is_deployment, status
 from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
@@ -50,6 +51,7 @@ class NodeController:
         self._world = world
         self._sidecars = sidecars
         self._changes = PodChanges(world)
+        self._calm = Calm()
         self.controller = Controller("valkeynode", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.nodes, itself)
         caches = world.caches
@@ -63,6 +65,7 @@ class NodeController:
         node = self._world.caches.nodes.store.get(key)
         if node is None or node.metadata.deletion_timestamp:
             self._changes.forget(key)
+            self._calm.forget(key)
             return None
         if not is_managed(node):
             await self._leave_alone(node)
@@ -75,6 +78,8 @@ class NodeController:
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
         after = status(node, replace(found, others=others))
+        if pause := self._calm.pause(key, node.status, after):
+            return pause
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
         return _again(found, mounted, grown)
 

@@ -16,6 +16,7 @@ from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, ManagedObject, Object
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.seen import VALKEY_NODES, Custom
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks, users
@@ -32,6 +33,7 @@ class ValkeyController:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._calm = Calm()
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.valkeys, itself)
         self.controller.watches(world.caches.defaults, self._concerned)
@@ -42,6 +44,7 @@ class ValkeyController:
     async def reconcile(self, key: Key) -> Again:
         seen = self._world.caches.valkeys.store.get(key)
         if seen is None or seen.metadata.deletion_timestamp:
+            self._calm.forget(key)
             return None
         deployment = self._world.deployments.of("Valkey", seen)
         refused = refusal(deployment)
@@ -49,8 +52,7 @@ class ValkeyController:
         if refused is None and not deployment.value("paused"):
             await self._make(deployment)
             waits = await self._restart(deployment)
-        await self._report(seen, deployment, refused, waits)
-        return RESYNC
+        return await self._report(seen, deployment, refused, waits)
 
     async def _make(self, deployment: Deployment) -> None:
         writer, caches, primary = self._world.writer, self._world.caches, _primary(deployment)
@@ -111,7 +113,7 @@ class ValkeyController:
 
     async def _report(
         self, seen: Custom, deployment: Deployment, refused: Refusal | None, waits: str
-    ) -> None:
+    ) -> float:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
         nodes = [node for node in found if node.metadata.namespace == deployment.namespace]
         ready = sum(bool(node.status.get("ready")) for node in nodes)
@@ -127,7 +129,10 @@ class ValkeyController:
         }
         if nodes:
             after |= {"primary": _primary(deployment), "primaryEpoch": FIRST_EPOCH}
+        if pause := self._calm.pause(seen.key, seen.status, after):
+            return pause
         await self._world.writer.status(self._world.caches.valkeys, seen, seen.status, after)
+        return RESYNC
 
 
 def _primary(deployment: Deployment) -> str:

@@ -1,0 +1,39 @@
+"""Progress is told, but not at every step."""
+
+from __future__ import annotations
+
+from valkey_operator.kube.objects import Key
+from valkey_operator.operator.calm import Calm
+
+KEY = Key("prod", "cache")
+
+
+def on_its_way(message: str) -> dict[str, str]:
+    return {"state": "Initializing", "message": message}
+
+
+def test_the_first_word_and_the_last_are_told_at_once_and_between_them_every_two_seconds() -> None:
+    clock = [0.0]
+    calm, status, written = Calm(lambda: clock[0]), dict[str, str](), []
+    for tenth in range(50):
+        clock[0] = tenth / 10
+        wanted = on_its_way(f"step {tenth}") if tenth < 45 else {"state": "Ready", "message": "serves"}
+        if wanted != status and not calm.pause(KEY, status, wanted):
+            status = wanted
+            written.append((tenth, wanted["message"]))
+    assert written == [(0, "step 0"), (20, "step 20"), (40, "step 40"), (45, "serves")]
+
+
+def test_it_says_how_long_to_wait() -> None:
+    clock = [0.0]
+    calm = Calm(lambda: clock[0])
+    assert calm.pause(KEY, {}, on_its_way("a")) == 0
+    clock[0] = 0.5
+    assert calm.pause(KEY, on_its_way("a"), on_its_way("b")) == 1.5
+
+
+def test_what_fails_is_told_at_once() -> None:
+    calm = Calm(lambda: 0.0)
+    assert calm.pause(KEY, {}, on_its_way("a")) == 0
+    assert calm.pause(KEY, on_its_way("a"), {"state": "Failed"}) == 0
+    assert calm.pause(KEY, {"state": "Failed"}, on_its_way("b")) == 0
