@@ -16,6 +16,7 @@ from valkey_operator.kube.events import Recorder
 from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
+from valkey_operator.operator import certificates
 from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.main import controllers
 from valkey_operator.operator.world import World
@@ -52,8 +53,10 @@ async def converge(way: Access, namespace: str) -> None:
 
 @pytest.mark.usefixtures("crds", "no_operator")
 async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(certificates, "QUIET", 0.0)
+
     def kubectl(*arguments: str, stdin: str | None = None) -> str:
         return cluster.kubectl("--namespace", namespace, *arguments, stdin=stdin)
 

@@ -110,6 +110,7 @@ async def test_certificates_are_renewed_and_repaired_under_traffic_without_a_fai
 ) -> None:
     place.apply("Valkey", "one", SPEC)
     place.is_ready("one")
+    place.eventually(lambda: "one-cert-binding" in place.kubectl("get", "valkeycertificatebindings"))
     async with traffic(place) as calls:
         await until(lambda: bool(calls.shown))
         for number in range(ROTATIONS):
@@ -120,6 +121,9 @@ async def test_certificates_are_renewed_and_repaired_under_traffic_without_a_fai
     assert calls.kept > ROTATIONS
     assert calls.new > ROTATIONS
     assert thumbprint(place) == calls.shown[-1]
+    place.kubectl(
+        "wait", "--for=condition=Ready", "valkeycertificatebinding/one-cert-binding", "--timeout=30s"
+    )
     binding = place.get("valkeycertificatebinding", "one-cert-binding")["status"]
     assert [each["thumbprint"] for each in binding["active"]] == [calls.shown[-1]]
     assert set(calls.shown[-64:-1]) <= {each["thumbprint"] for each in binding["deprecated"]}
@@ -171,6 +175,5 @@ def test_certificates_are_shown_with_their_dates(place: Place, kind: str) -> Non
     place.apply("Valkey", "one", SPEC)
     place.is_ready("one")
     scope = ("--all-namespaces",) if kind == "valkeyca" else ()
-    shown = place.kubectl("get", kind, *scope)
-    assert "True" in shown
-    assert "<invalid>" not in shown
+    place.eventually(lambda: "True" in place.kubectl("get", kind, *scope))
+    assert "<invalid>" not in place.kubectl("get", kind, *scope)

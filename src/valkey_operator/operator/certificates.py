@@ -7,6 +7,7 @@ report; see `pki.rotation`.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ from valkey_operator.render.node import NodeObjects, identity_secret
 
 RESYNC = 600.0
 SOON = 1.0
+QUIET = 3.0
 # A plan leads to the next: an authority first, then what it signs. More than this is a loop.
 ROUNDS = 4
 # Tells the kubelet to look at the pod's Secrets now and not within a minute.
@@ -55,6 +57,10 @@ class _Deployed:
     def bundle(self) -> str:
         return f"{self.deployment.name}-cert-bundle"
 
+    @property
+    def binding(self) -> str:
+        return f"{self.deployment.name}-cert-binding"
+
 
 class CertificateController:
     """Keyed by deployment."""
@@ -63,6 +69,8 @@ class CertificateController:
         self._world, self._roots = world, roots
         self._parties: dict[Key, tuple[Party, ...]] = {}
         self._nudges = Nudges()
+        # When a deployment was seen first that has no records yet.
+        self._begun: dict[Key, float] = {}
         roots.parties, roots.on_change = self._all_parties, self._wake_all
         world.identity.on_change = roots.wake
         self.controller = Controller("certificates", self.reconcile, settle=world.writer.settle)
@@ -82,6 +90,7 @@ class CertificateController:
         deployed = self._find(key)
         if deployed is None:
             self._remember(key, None)
+            self._begun.pop(key, None)
             return None
         if not self._roots.roots:
             return None  # woken when there is one
@@ -99,8 +108,17 @@ class CertificateController:
                 return SOON
         self._remember(key, circle.own)
         again = await self._touch(deployed, circle)
+        if left := self._too_early(deployed):
+            return min(again, left)
         await self._record(deployed, circle, now)
         return min(again, (plan.look_again - now).total_seconds()) if plan.look_again else again
+
+    def _too_early(self, deployed: _Deployed) -> float:
+        """What is written down for people waits until the first pods have started; the seconds until then."""
+        key = Key(deployed.deployment.namespace, deployed.deployment.name)
+        if Key(key.namespace, deployed.binding) in self._world.caches.bindings.store:
+            return 0.0
+        return max(0.0, self._begun.setdefault(key, time.monotonic()) + QUIET - time.monotonic())
 
     def _find(self, key: Key) -> _Deployed | None:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -208,10 +226,9 @@ class CertificateController:
         """For people, and for the years after: which authority and leaves there are."""
         await self._record_authority(deployed, circle.authority)
         caches, writer = self._world.caches, self._world.writer
-        name = f"{deployed.deployment.name}-cert-binding"
         reference = {"kind": deployed.deployment.kind, "name": deployed.deployment.name}
         wanted = {
-            "metadata": marks.metadata(deployed.deployment, name, "certificates"),
+            "metadata": marks.metadata(deployed.deployment, deployed.binding, "certificates"),
             "spec": {"clusterRef": reference},
         }
         item = (await writer.apply(caches.bindings, wanted)).item

@@ -55,7 +55,3 @@ def main() -> None:
     settings = OperatorSettings.from_environment()
     logs.configure("json", settings.log_level)
     asyncio.run(run(settings))
-
-
-if __name__ == "__main__":
-    main()
