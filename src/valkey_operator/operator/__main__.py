@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-# Until it can stop in good order, there is nothing to put in order; without this it would be killed half a minute later.
+# Until it can stop in good order, there is nothing to put in order; without this it is killed half a minute later.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 from valkey_operator.operator.main import main  # noqa: E402 - what takes a second comes after that
