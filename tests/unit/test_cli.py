@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import http.server
 import json
 import subprocess
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from valkey_operator.cli import main
+from valkey_operator.cli import completion, main
+from valkey_operator.cli.command import Command
 
 LOADED = "import sys, valkey_operator.cli.main; print(sorted({'aiohttp', 'asyncio', 'msgspec'} & set(sys.modules)))"
 
@@ -101,3 +103,10 @@ def test_a_cluster_that_cannot_be_reached_says_where_to_look(
 def test_commands_that_need_no_cluster_do_not_load_what_talks_to_one() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: command.name)
+def test_every_command_is_explained_and_completed(command: Command) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/kubectl-valkey.md").read_text()
+    assert any(command.name in line for line in page.splitlines() if line.startswith("## "))
+    assert command.name in completion.COMMAND.run(argparse.Namespace()).text
