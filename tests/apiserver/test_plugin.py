@@ -288,6 +288,15 @@ def test_a_switchover_that_nobody_takes_up_is_withdrawn(plugin: Cluster, demo: s
     assert request(plugin, demo) is None
 
 
+def test_a_switchover_that_takes_long_is_said_to_be_under_way(plugin: Cluster, demo: str) -> None:
+    waits = begin("switchover", "demo", "-n", demo, "--timeout=3")
+    answer = {"id": asked(plugin, demo).id, "result": "UnderWay"}
+    report(plugin, demo, "valkey", "demo", {"lastSwitchover": answer})
+    _, told = waits.communicate(timeout=30)
+    assert waits.returncode == 1
+    assert told.startswith("kubectl valkey: the switchover is still under way after 3 s; ")
+
+
 def test_a_switchover_is_withdrawn_by_who_interrupts_it(plugin: Cluster, demo: str) -> None:
     waits = begin("switchover", "demo", "-n", demo)
     asked(plugin, demo)

@@ -6,13 +6,14 @@ What talks to Kubernetes is imported only when a command asks: the others answer
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from valkey_operator.api.kinds import GROUP, KINDS, VERSION
 from valkey_operator.cli.command import Problem
+from valkey_operator.render.marks import CLUSTER
 
 if TYPE_CHECKING:
     from valkey_operator.kube.client import Client
@@ -64,11 +65,14 @@ class Cluster:
             raise Problem(f"there is no {kind} {name} {where}; `kubectl get valkey-all -A` lists all")
         return found
 
-    async def labelled(self, kind: str, labels: str) -> list[Found]:
+    async def nodes(self, deployment: Found) -> list[Found]:
+        """Those of this very object, and of no namesake of another kind; by name."""
         from valkey_operator.kube import resources  # noqa: PLC0415 - see above
 
-        selection = resources.Selection(labels=labels)
-        return await self.client.list_all(_resource(kind), dict, self.namespace, selection)
+        metadata = deployment["metadata"]
+        selection = resources.Selection(labels=f"{CLUSTER}={metadata['name']}")
+        found = await self.client.list_all(_resource("ValkeyNode"), dict, self.namespace, selection)
+        return sorted((each for each in found if metadata["uid"] in _owners(each)), key=_name)
 
     async def events(self) -> list[Found] | None:
         """What the operator said in this namespace; None where the user may not read it."""
@@ -154,12 +158,10 @@ def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[T]]
         raise Problem(str(error)) from None
 
 
-def owned(found: Sequence[Found], uid: str) -> list[Found]:
-    """Those that belong to this very object, and to no namesake of another kind; by name."""
-    ours = [each for each in found if any(owner["uid"] == uid for owner in _owners(each))]
-    return sorted(ours, key=lambda each: str(each["metadata"]["name"]))
+def _owners(found: Found) -> list[str]:
+    return [owner["uid"] for owner in found["metadata"].get("ownerReferences") or ()]
 
 
-def _owners(found: Found) -> list[Found]:
-    owners: list[Found] = found["metadata"].get("ownerReferences") or []
-    return owners
+def _name(found: Found) -> str:
+    name: str = found["metadata"]["name"]
+    return name

@@ -38,7 +38,11 @@ def plain(text: str) -> str:
 def wrapped(label: str, text: str, indent: int = 0, column: int = 17) -> list[str]:
     """`text` beside its label, on as many lines as it needs."""
     first, rest = f"{' ' * indent}{label:<{column - indent}}", " " * column
-    return textwrap.wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=rest) or [first.rstrip()]
+    # A name must not be cut at its dash.
+    lines = textwrap.wrap(
+        plain(text), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return lines or [first.rstrip()]
 
 
 def span(seconds: float) -> str:

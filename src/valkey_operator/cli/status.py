@@ -57,8 +57,7 @@ def _text(options: argparse.Namespace, look: Look) -> str:
 async def gathered(asked: Cluster, valkey: Found) -> Look:
     from valkey_operator.cli.look import Look  # noqa: PLC0415 - see above
 
-    name, uid = valkey["metadata"]["name"], valkey["metadata"]["uid"]
-    nodes = cluster.owned(await asked.labelled("ValkeyNode", f"valkey.io/cluster={name}"), uid)
+    name, nodes = valkey["metadata"]["name"], await asked.nodes(valkey)
     names = {("Valkey", name), *(("ValkeyNode", node["metadata"]["name"]) for node in nodes)}
     events = await asked.events()
     if events is not None:

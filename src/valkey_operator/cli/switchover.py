@@ -48,12 +48,9 @@ def run(options: argparse.Namespace) -> Answer:
 
 async def _switch(options: argparse.Namespace, asked: Cluster) -> Answer:
     found = await asked.require("Valkey", options.name)
-    nodes = cluster.owned(
-        await asked.labelled("ValkeyNode", f"valkey.io/cluster={options.name}"), found["metadata"]["uid"]
-    )
     if options.to and options.to == (found.get("status") or {}).get("primary"):
         return Answer(f"{options.to} is the primary already")
-    problem = obstacle(found, [node["metadata"]["name"] for node in nodes], options.to)
+    problem = obstacle(found, [node["metadata"]["name"] for node in await asked.nodes(found)], options.to)
     if problem:
         raise Problem(problem)
     request = SwitchoverRequest.new(options.to)
@@ -78,38 +75,36 @@ def obstacle(found: Found, nodes: list[str], to: str) -> str:
 async def _outcome(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> Answer:
     import asyncio  # noqa: PLC0415 - only who asks a cluster needs it
 
-    is_taken, said = False, ""
     try:
-        async with (
-            asyncio.timeout(options.timeout),
-            aclosing(asked.changes("Valkey", options.name)) as changes,
-        ):
-            async for found in changes:
-                answer = verdict(found, request)
-                if answer is not None:
-                    return answer
-                is_taken = _last(found).get("id") == request.id
-                now_said = "; ".join(progress(found, request))
-                if now_said and now_said != said:
-                    print(now_said, file=sys.stderr, flush=True)
-                said = now_said
+        async with asyncio.timeout(options.timeout):
+            return await _followed(options, asked, request)
     except TimeoutError:
-        if is_taken:
+        if await _withdrawn(options, asked, request):
+            problem = f"no operator has answered within {options.timeout:g} s; the request was withdrawn"
+        else:
             how = f"`kubectl valkey status {options.name}` shows how it goes on"
-            raise Problem(f"the switchover is still under way after {options.timeout:g} s; {how}") from None
-        await _withdraw(options, asked, request)
-        raise Problem(
-            f"no operator has answered within {options.timeout:g} s; the request was withdrawn"
-        ) from None
+            problem = f"the switchover is still under way after {options.timeout:g} s; {how}"
+        raise Problem(problem) from None
     except asyncio.CancelledError:
-        if not is_taken:
-            await _withdraw(options, asked, request)
+        await _withdrawn(options, asked, request)
         raise
+
+
+async def _followed(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> Answer:
+    said = ""
+    async with aclosing(asked.changes("Valkey", options.name)) as changes:
+        async for found in changes:
+            answer = verdict(found, request)
+            if answer is not None:
+                return answer
+            before, said = said, "; ".join(progress(found, request))
+            if said and said != before:
+                print(said, file=sys.stderr, flush=True)
     raise Problem(f"Valkey {options.name} is gone")
 
 
-async def _withdraw(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> None:
-    """So that nothing happens hours later, when nobody expects it; unless another request stands there by now."""
+async def _withdrawn(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> bool:
+    """Take the request back, so that nothing happens hours later when nobody expects it; False when it was taken up."""
     from valkey_operator.kube import errors  # noqa: PLC0415 - only who asks a cluster needs it
 
     ours = [
@@ -117,9 +112,10 @@ async def _withdraw(options: argparse.Namespace, asked: Cluster, request: Switch
         {"op": "remove", "path": ANNOTATION_PATH},
     ]
     try:
-        await asked.patch("Valkey", options.name, ours)
-    except errors.Invalid:
-        return
+        found = await asked.patch("Valkey", options.name, ours)
+    except errors.Invalid:  # another request stands there by now
+        return True
+    return bool(_last(found).get("id") != request.id)
 
 
 def verdict(found: Found | None, request: SwitchoverRequest) -> Answer | None:
