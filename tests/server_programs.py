@@ -1,4 +1,4 @@
-"""Valkey servers as programs of this machine, taken out of our own images: three versions, no pods."""
+"""Valkey servers, and the exporter, as programs of this machine, taken out of our own images: no pods."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ from devcluster.provider import checkout
 
 def server_command(version: str = "9.1") -> tuple[str, ...]:
     """How to start this version's server: through the image's own loader, with the image's own libraries."""
-    recipe = image_build.recipes(checkout() / "images")[f"valkey-operator/valkey:{version}"]
+    return program_command(f"valkey-operator/valkey:{version}", "valkey-server")
+
+
+def exporter_command() -> tuple[str, ...]:
+    return program_command("valkey-operator/exporter:1", "prometheus-redis-exporter")
+
+
+def program_command(image: str, program: str) -> tuple[str, ...]:
+    recipe = image_build.recipes(checkout() / "images")[image]
     (archive,) = image_build.build([recipe], Progress())
     root = cache_root() / "programs" / archive.stem
     if not root.exists():
         _unpack(archive, root)
     loader = next((root / "usr/lib64").glob("ld-linux-*"))
     libraries = next((root / "usr/lib").glob("*-linux-gnu"))
-    return str(loader), "--library-path", str(libraries), str(root / "usr/bin/valkey-server")
+    return str(loader), "--library-path", str(libraries), str(root / "usr/bin" / program)
 
 
 def _unpack(archive: Path, root: Path) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from devcluster import waiting
 from devcluster.cluster import Cluster
 from tests.apiserver.conftest import manifest
 from valkey_operator import __version__
+from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
 
 
 @pytest.fixture
@@ -68,7 +72,12 @@ def test_effective_says_what_only_validation_sees(plugin: Cluster, namespace: st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["effective", "valkey", "nobody"], "kubectl valkey: there is no Valkey nobody in this namespace"),
+        (
+            ["effective", "valkey", "nobody"],
+            "kubectl valkey: there is no Valkey nobody in the namespace default",
+        ),
+        (["status", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
+        (["switchover", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
         (
             ["effective", "deployment", "x"],
             "'deployment' is no deployment; choose one of valkeycluster, valkey",
@@ -128,5 +137,182 @@ def test_completion_proposes_commands_kinds_and_names(
     proposals = subprocess.run([script, "effective", "v"], capture_output=True, text=True, check=True).stdout
     assert proposals.splitlines() == ["valkeycluster", "valkey", "valkeypool", "sentinel", ":4"]
     assert subprocess.run([script, ""], capture_output=True, text=True, check=True).stdout.startswith(
-        "effective\n"
+        "status\n"
     )
+
+
+STATUS = {
+    "state": "Ready", "message": "all servers are healthy", "observedGeneration": 1, "primary": "demo-0",
+    "primaryEpoch": 1, "readyReplicas": 2, "nodes": [{"name": "demo-0", "role": "primary", "ready": True}],
+}  # fmt: skip
+
+
+def report(cluster: Cluster, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
+    """As the operator would."""
+    change = json.dumps({"status": status})
+    cluster.kubectl(
+        "patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", change
+    )
+
+
+@pytest.fixture
+def demo(plugin: Cluster, namespace: str, no_operator: None) -> str:  # noqa: ARG001 - it would act
+    """The namespace of a Valkey of two servers, with nobody who looks after it."""
+    apply(plugin, namespace, manifest("Valkey", {"replicas": 2}, "demo"))
+    uid = plugin.kubectl("get", "valkey", "demo", "-n", namespace, "--output=jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "valkey.io/v1alpha1", "kind": "Valkey", "name": "demo", "uid": uid}
+    for index, role in enumerate(("primary", "replica")):
+        node = manifest("ValkeyNode", {"type": "valkey"}, f"demo-{index}")
+        node["metadata"] |= {"labels": {"valkey.io/cluster": "demo"}, "ownerReferences": [owner]}
+        apply(plugin, namespace, node)
+        report(plugin, namespace, "valkeynode", f"demo-{index}", {"ready": True, "observedRole": role})
+    report(plugin, namespace, "valkey", "demo", STATUS)
+    return namespace
+
+
+def tell(cluster: Cluster, namespace: str, controller: str, note: str) -> None:
+    """An Event."""
+    event: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": f"demo.{controller}", "namespace": namespace},
+        "eventTime": "2026-11-15T09:00:00.000000Z", "type": "Normal", "reason": "Told", "action": "Tell",
+        "regarding": {
+            "apiVersion": "valkey.io/v1alpha1", "kind": "Valkey", "name": "demo", "namespace": namespace,
+        },
+        "note": note, "reportingController": controller, "reportingInstance": "x",
+    }  # fmt: skip
+    apply(cluster, namespace, event)
+
+
+def test_status_shows_a_valkey_with_its_nodes_and_events(plugin: Cluster, demo: str) -> None:
+    tell(plugin, demo, "valkey-operator", "this is ours")
+    tell(plugin, demo, "somebody-else", "this is not")
+    done = run("status", "demo", "-n", demo)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Valkey {demo}/demo: Ready\n  all servers are healthy\n")
+    assert [line.split()[:3] for line in done.stdout.splitlines() if line.startswith("  demo-")] == [
+        ["demo-0", "primary", "yes"],
+        ["demo-1", "replica", "yes"],
+    ]
+    assert "Told demo: this is ours" in done.stdout
+    assert "this is not" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_status_as_json_and_by_its_exit_code(plugin: Cluster, demo: str) -> None:
+    report(plugin, demo, "valkey", "demo", {"state": "Degraded"})
+    done = run("status", "demo", "-n", demo, "--output=json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["well"] is False
+    assert [node["metadata"]["name"] for node in found["nodes"]] == ["demo-0", "demo-1"]
+
+
+def test_who_may_not_list_events_sees_the_rest(plugin: Cluster, demo: str, tmp_path: Path) -> None:
+    plugin.kubectl(
+        "create", "role", "looks", "-n", demo, "--verb=get,list",
+        "--resource=valkeys.valkey.io,valkeynodes.valkey.io,valkeycertificatebindings.valkey.io",
+    )  # fmt: skip
+    plugin.kubectl(
+        "create", "rolebinding", "looks", "-n", demo, "--role=looks", f"--serviceaccount={demo}:default"
+    )
+    content = yaml.safe_load(plugin.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": plugin.kubectl("create", "token", "default", "-n", demo).strip()}
+    (tmp_path / "config").write_text(yaml.safe_dump(content))
+    done = run("status", "demo", "-n", demo, "--kubeconfig", str(tmp_path / "config"))
+    assert done.returncode == 0, done.stderr
+    assert "Events are not yours to read." in done.stdout
+    refused = run("switchover", "demo", "-n", demo, "--kubeconfig", str(tmp_path / "config"))
+    assert refused.returncode == 1
+    assert 'cannot patch resource "valkeys"' in refused.stderr
+
+
+def begin(*arguments: str) -> subprocess.Popen[str]:
+    command = ["kubectl", "valkey", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def request(cluster: Cluster, namespace: str) -> SwitchoverRequest | None:
+    found = json.loads(cluster.kubectl("get", "valkey", "demo", "-n", namespace, "--output=json"))
+    return SwitchoverRequest.read(found["metadata"].get("annotations", {}).get(SWITCHOVER, ""))
+
+
+def asked(cluster: Cluster, namespace: str) -> SwitchoverRequest:
+    """The request, as soon as it is there."""
+    found = waiting.until(lambda: request(cluster, namespace), "a request", 30)
+    assert isinstance(found, SwitchoverRequest)
+    return found
+
+
+def test_switchover_waits_for_the_operators_answer(plugin: Cluster, demo: str) -> None:
+    waits = begin("switchover", "demo", "--to=demo-1", "-n", demo)
+    seen = asked(plugin, demo)
+    assert seen.to == "demo-1"
+    answer: dict[str, Any] = {"id": seen.id, "result": "UnderWay"}
+    step = {"kind": "Switchover", "step": "writes are paused"}
+    report(plugin, demo, "valkey", "demo", {"lastSwitchover": answer, "operation": step})
+    change = {
+        "at": "2026-11-15T09:00:00Z", "from": "demo-0", "to": "demo-1", "planned": True,
+        "reason": "Switchover", "epoch": 2, "writePauseMs": 212,
+    }  # fmt: skip
+    answer |= {"result": "Done", "epoch": 2}
+    report(
+        plugin, demo, "valkey", "demo",
+        {"lastSwitchover": answer, "operation": None, "primary": "demo-1", "lastFailover": change},
+    )  # fmt: skip
+    said, told = waits.communicate(timeout=30)
+    assert waits.returncode == 0, told
+    assert said == "demo-1 is the primary now, epoch 2; writes were paused for 212 ms\n"
+    assert told == "writes are paused\n"
+    again = run("switchover", "demo", "--to=demo-1", "-n", demo)
+    assert (again.returncode, again.stdout) == (0, "demo-1 is the primary already\n")
+
+
+def test_a_refused_switchover_names_the_guard(plugin: Cluster, demo: str) -> None:
+    waits = begin("switchover", "demo", "-n", demo)
+    seen = asked(plugin, demo)
+    assert seen.to == ""
+    answer = {"id": seen.id, "result": "Refused", "message": "replica_is_caught_up: demo-1 is 12 MB behind"}
+    report(plugin, demo, "valkey", "demo", {"lastSwitchover": answer})
+    _, told = waits.communicate(timeout=30)
+    assert waits.returncode == 1
+    assert told == (
+        "kubectl valkey: refused, nothing was changed: replica_is_caught_up: demo-1 is 12 MB behind\n"
+    )
+
+
+def test_a_switchover_that_nobody_takes_up_is_withdrawn(plugin: Cluster, demo: str) -> None:
+    done = run("switchover", "demo", "-n", demo, "--timeout=1")
+    assert done.returncode == 1
+    assert done.stderr == ("kubectl valkey: no operator has answered within 1 s; the request was withdrawn\n")
+    assert request(plugin, demo) is None
+
+
+def test_a_switchover_that_takes_long_is_said_to_be_under_way(plugin: Cluster, demo: str) -> None:
+    waits = begin("switchover", "demo", "-n", demo, "--timeout=3")
+    answer = {"id": asked(plugin, demo).id, "result": "UnderWay"}
+    report(plugin, demo, "valkey", "demo", {"lastSwitchover": answer})
+    _, told = waits.communicate(timeout=30)
+    assert waits.returncode == 1
+    assert told.startswith("kubectl valkey: the switchover is still under way after 3 s; ")
+
+
+def test_a_switchover_is_withdrawn_by_who_interrupts_it(plugin: Cluster, demo: str) -> None:
+    waits = begin("switchover", "demo", "-n", demo)
+    asked(plugin, demo)
+    waits.send_signal(signal.SIGINT)
+    waits.communicate(timeout=30)
+    assert waits.returncode == 130
+    assert request(plugin, demo) is None
+
+
+def test_watch_shows_every_change_until_it_is_gone(plugin: Cluster, demo: str) -> None:
+    watches = begin("status", "demo", "-n", demo, "--watch")
+    assert watches.stdout
+    assert watches.stdout.readline() == f"Valkey {demo}/demo: Ready\n"
+    report(plugin, demo, "valkey", "demo", {"state": "Degraded"})
+    plugin.kubectl("delete", "valkey", "demo", "-n", demo)
+    said, told = watches.communicate(timeout=30)
+    assert f"Valkey {demo}/demo: Degraded\n" in said, told
+    assert said.endswith("Valkey demo is gone\n")
+    assert watches.returncode == 1

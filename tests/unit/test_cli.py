@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import http.server
+import json
 import subprocess
 import sys
 import threading
@@ -12,9 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from valkey_operator.cli import main
+from valkey_operator.cli import completion, main
+from valkey_operator.cli.command import Command
 
 LOADED = "import sys, valkey_operator.cli.main; print(sorted({'aiohttp', 'asyncio', 'msgspec'} & set(sys.modules)))"
+
+
+MAY_NOT = 'valkeys.valkey.io "x" is forbidden: User "u" cannot get resource "valkeys"'
+ASKED = (["effective", "valkey", "x"], ["status", "x"], ["status", "x", "--watch"], ["switchover", "x"])
 
 
 class NoSuchKind(http.server.BaseHTTPRequestHandler):
@@ -27,9 +34,23 @@ class NoSuchKind(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Forbids(NoSuchKind):
+    """An API server that knows who asks, and does not let them."""
+
+    def do_GET(self) -> None:
+        content = json.dumps(
+            {"kind": "Status", "code": 403, "reason": "Forbidden", "message": MAY_NOT}
+        ).encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
 @pytest.fixture
-def server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), NoSuchKind) as listening:
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    kind = getattr(request, "param", NoSuchKind)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind) as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{listening.server_port}"
@@ -37,31 +58,42 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def said(server: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def said(server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, question: list[str]) -> str:
     content = {
         "current-context": "here",
         "clusters": [{"name": "here", "cluster": {"server": server}}],
         "contexts": [{"name": "here", "context": {"cluster": "here"}}],
     }
     (folder / "config").write_text(yaml.safe_dump(content))
-    asked = ["kubectl-valkey", "effective", "valkey", "x", "--kubeconfig", str(folder / "config")]
+    asked = ["kubectl-valkey", *question, "--kubeconfig", str(folder / "config")]
     monkeypatch.setattr(sys, "argv", asked)
     with pytest.raises(SystemExit) as ended:
         main.main()
     return str(ended.value.code)
 
 
+@pytest.mark.parametrize("question", ASKED)
 def test_a_cluster_without_our_kinds_is_told_from_a_missing_object(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: list[str]
 ) -> None:
     expected = "kubectl valkey: the cluster knows no Valkey: its CRDs are not installed"
-    assert said(server, tmp_path, monkeypatch) == expected
+    assert said(server, tmp_path, monkeypatch, question) == expected
 
 
-def test_a_cluster_that_cannot_be_reached_says_where_to_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("question", ASKED)
+@pytest.mark.parametrize("server", [Forbids], indirect=True)
+def test_who_may_not_look_is_told_what_is_missing(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: list[str]
 ) -> None:
-    words = said("http://127.0.0.1:1", tmp_path, monkeypatch)
+    expected = f"kubectl valkey: get valkeys.valkey.io default/x: {MAY_NOT}"
+    assert said(server, tmp_path, monkeypatch, question) == expected
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_cluster_that_cannot_be_reached_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: list[str]
+) -> None:
+    words = said("http://127.0.0.1:1", tmp_path, monkeypatch, question)
     assert words.startswith(
         "kubectl valkey: get valkeys.valkey.io default/x: cannot connect to 127.0.0.1:1: "
     )
@@ -71,3 +103,10 @@ def test_a_cluster_that_cannot_be_reached_says_where_to_look(
 def test_commands_that_need_no_cluster_do_not_load_what_talks_to_one() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", main.COMMANDS, ids=lambda command: command.name)
+def test_every_command_is_explained_and_completed(command: Command) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/kubectl-valkey.md").read_text()
+    assert any(command.name in line for line in page.splitlines() if line.startswith("## "))
+    assert command.name in completion.COMMAND.run(argparse.Namespace()).text

@@ -5,7 +5,9 @@ After a change that is meant: GOLDEN=write uv run pytest tests/unit/test_render.
 
 from __future__ import annotations
 
+import base64
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ import yaml
 
 from valkey_operator.api import layers
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.render.node import NodeObjects, valkey_node
+from valkey_operator.render import exporter, marks
+from valkey_operator.render.connection import connection_secret
+from valkey_operator.render.disruption import disruption_budget
+from valkey_operator.render.node import NodeObjects, fingerprint, valkey_node
 from valkey_operator.render.pod import OperatorPlace
 from valkey_operator.render.server_config import valkey_conf
-from valkey_operator.render.service import primary_service
-from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
+from valkey_operator.render.service import services, unwanted_services
+from valkey_operator.render.system_users import system_users
+from valkey_operator.render.users import RULES, secret_name
 
 OPERATOR = OperatorPlace("valkey-operator/operator:1", "valkey-system")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -30,16 +36,19 @@ def deployment(**spec: Any) -> Deployment:
 
 
 def rendered(**spec: Any) -> str:
-    """Every object of a Valkey of one pod, as YAML."""
+    """Every object of a Valkey, with those of its first node, as YAML."""
     wanted = deployment(**spec)
-    node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
+    members = [f"demo-{index}" for index in range(spec.get("replicas", 1))]
+    node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR, members)
     stored = {
         **node, "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyNode",
         "metadata": {**node["metadata"], "uid": "uid-2"},
     }  # fmt: skip
     objects = NodeObjects(stored)
     parts = [
-        primary_service(wanted, "demo-0"),
+        *services(wanted, "demo-0"),
+        connection_secret(wanted),
+        disruption_budget(wanted),
         objects.config_map(),
         objects.service(),
         objects.claim(),
@@ -60,6 +69,15 @@ def rendered(**spec: Any) -> str:
                 "config": {"maxmemory-policy": "allkeys-lru"},
                 "nodeSelector": {"disk": "fast"},
                 "labels": {"team": "red"},
+            },
+        ),
+        (
+            "replicated",
+            {
+                "replicas": 3,
+                "readService": {"enabled": True},
+                "service": {"type": "LoadBalancer", "annotations": {"lb.example.com/internal": "true"}},
+                "exporter": {"enabled": True, "resources": {"limits": {"memory": "64Mi"}}},
             },
         ),
     ],
@@ -115,8 +133,122 @@ def test_what_people_set_stands_there_once_and_wins(config: dict[str, Any], line
     assert [line for line in text if line.split(" ")[0] == name] == lines
 
 
+def contents(secret: dict[str, Any]) -> dict[str, str]:
+    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+
+
 def test_the_users_file_names_the_default_user_and_holds_no_password() -> None:
-    text = users_acl({SIDECAR: "secret-1", REPLICATION: "secret-2"})
-    assert text.startswith("user default ")
-    assert "secret" not in text
-    assert text.count(" on #") == 2
+    passwords = {user: f"secret-{index}" for index, user in enumerate(RULES)}
+    found = contents(system_users(deployment(), passwords))
+    assert found["users.acl"].startswith("user default ")
+    assert "secret" not in found["users.acl"]
+    assert found["users.acl"].count(" on #") == len(RULES)
+    assert sorted(found) == ["exporter.json", "replication-password", "sidecar-password", "users.acl"]
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    node = valkey_node(deployment(**spec), "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
+    found: dict[str, Any] = node["spec"]["podTemplate"]["spec"]
+    return found
+
+
+def test_an_exporter_changes_what_the_pod_is_made_from_and_nothing_else_does() -> None:
+    without, beside = template(), template(exporter={"enabled": True})
+    assert template(exporter={"enabled": False, "port": 9999}) == without
+    assert fingerprint(beside) != fingerprint(without)
+
+
+def test_the_exporter_sees_no_file_of_the_server_and_one_password_only() -> None:
+    pod = template(exporter={"enabled": True})
+    server, beside = pod["containers"]
+    assert [mount["name"] for mount in beside["volumeMounts"]] == ["exporter"]
+    [seen] = [volume for volume in pod["volumes"] if volume["name"] == "exporter"]
+    assert seen["secret"] == {
+        "secretName": secret_name("demo"),
+        "items": [{"key": exporter.PASSWORD_FILE, "path": exporter.PASSWORD_FILE}],
+    }
+    user = beside["securityContext"]["runAsUser"]
+    assert user != pod["securityContext"]["runAsUser"]
+    assert {**beside["securityContext"], "runAsUser": 0} == {**server["securityContext"], "runAsUser": 0}
+
+
+def test_where_the_platform_chooses_the_user_it_chooses_the_exporters_too() -> None:
+    wanted = deployment(exporter={"enabled": True})
+    values = {**wanted.values, "securityContext": {"runAsNonRoot": True}}
+    chosen = exporter.container(replace(wanted, values=values), {})
+    assert "runAsUser" not in chosen["securityContext"]
+
+
+def test_the_status_says_where_metrics_are() -> None:
+    assert exporter.status(deployment()) == {"enabled": False}
+    assert exporter.status(deployment(exporter={"enabled": True, "port": 9200})) == {
+        "enabled": True,
+        "metricsEndpoint": "http://demo-metrics.prod.svc:9200/metrics",
+    }
+
+
+def test_a_service_that_is_no_longer_asked_for_is_named() -> None:
+    assert unwanted_services(deployment()) == ["demo-read", "demo-metrics"]
+    asked = deployment(readService={"enabled": True}, exporter={"enabled": True})
+    assert unwanted_services(asked) == []
+    made = [service["metadata"]["name"] for service in services(asked, "demo-0")]
+    assert made == ["demo", "demo-headless", "demo-read", "demo-metrics"]
+
+
+def test_applications_find_the_service_for_reads_where_there_is_one() -> None:
+    assert contents(connection_secret(deployment())) == {
+        "host": "demo.prod.svc", "port": "6379", "uri": "redis://demo.prod.svc:6379",
+    }  # fmt: skip
+    both = contents(connection_secret(deployment(readService={"enabled": True})))
+    assert (both["readHost"], both["readUri"]) == ("demo-read.prod.svc", "redis://demo-read.prod.svc:6379")
+
+
+@pytest.mark.parametrize(
+    ("spec", "most"),
+    [
+        ({"replicas": 3}, 1),
+        ({"replicas": 2, "disruption": {"mode": "Budget"}}, 1),
+        ({"replicas": 3, "disruption": {"mode": "None"}}, None),
+        ({"replicas": 1}, None),
+        ({"replicas": 0}, None),
+    ],
+)
+def test_one_pod_at_a_time_may_be_evicted_and_a_lone_one_always(
+    spec: dict[str, Any], most: int | None
+) -> None:
+    budget = disruption_budget(deployment(**spec))
+    assert (budget and budget["spec"]["maxUnavailable"]) == most
+
+
+def test_the_budget_holds_the_pods_that_carry_its_label() -> None:
+    budget = disruption_budget(deployment(replicas=3))
+    node = valkey_node(deployment(replicas=3), "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
+    labels = node["spec"]["podTemplate"]["metadata"]["labels"]
+    assert budget
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("carries", "observed", "change"),
+    [
+        ({}, "replica", {"valkey.io/role": "replica"}),
+        ({"valkey.io/role": "replica"}, "primary", {"valkey.io/role": "primary"}),
+        ({"valkey.io/role": "primary"}, "primary", {}),
+        ({"valkey.io/role": "primary"}, "unknown", {}),
+        ({}, "", {}),
+    ],
+)
+def test_a_pod_says_what_its_server_was_last_seen_to_be(
+    carries: dict[str, str], observed: str, change: dict[str, str]
+) -> None:
+    assert marks.role_change(carries, observed) == change
+
+
+def test_a_pod_is_not_in_the_service_for_reads_before_its_server_was_seen_to_follow() -> None:
+    wanted = deployment(replicas=3, readService={"enabled": True})
+    [reads] = [each for each in services(wanted, "demo-0") if each["metadata"]["name"] == "demo-read"]
+    node = valkey_node(wanted, "demo-1", "demo-0", 1, OPERATOR, ["demo-0", "demo-1"])
+    labels = node["spec"]["podTemplate"]["metadata"]["labels"]
+    selector = reads["spec"]["selector"]
+    assert not selector.items() <= labels.items()
+    assert selector.items() <= {**labels, **marks.role_change(labels, "replica")}.items()

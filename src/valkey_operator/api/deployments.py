@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_snake
 from valkey_operator.api.core import IntOrString
 from valkey_operator.api.model import LIST_ATOMIC, LIST_SET, Duration, Model, Name, Rule, list_map
 from valkey_operator.api.shared import Server, Workload
-from valkey_operator.api.status import DeploymentStatus, ShortText, Time
+from valkey_operator.api.status import DeploymentStatus, LongText, ShortText, Time
 
 Zone = Annotated[str, Field(min_length=1, max_length=63)]
 Zones = Annotated[list[Zone], LIST_SET, Field(min_length=1, max_length=16)]
@@ -211,6 +211,22 @@ class InstanceNodeStatus(Model):
     """Whether it serves."""
 
 
+class SwitchoverStatus(Model):
+    """What came of the annotation valkey.io/switchover."""
+
+    id: ShortText
+    """Of the request; one that stands here is not carried out again."""
+
+    result: Literal["UnderWay", "Done", "Refused", "Failed"]
+    """UnderWay, Done, Refused (nothing was changed) or Failed (what it was before is restored)."""
+
+    message: LongText | None = None
+    """What happened, or the guard that was against it and why."""
+
+    epoch: int | None = None
+    """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
+
+
 class ValkeyStatus(DeploymentStatus):
     """How the instance is."""
 
@@ -222,6 +238,9 @@ class ValkeyStatus(DeploymentStatus):
 
     promotable: Annotated[list[ShortText], LIST_ATOMIC, Field(max_length=20)] | None = None
     """Replicas that may become primary without proof that the last one is dead, once its time to write is over."""
+
+    last_switchover: SwitchoverStatus | None = None
+    """What came of the last switchover that somebody asked for."""
 
     sentinel_managed: bool | None = None
     """Whether a Sentinel fails over."""

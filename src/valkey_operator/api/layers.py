@@ -65,7 +65,7 @@ BUILT_IN: Tree = {
     "replication": {"disklessSync": True, "minReplicasMaxLag": 10},
     "readService": {"enabled": False},
     "service": {"type": "ClusterIP"},
-    "exporter": {"enabled": False, "port": 9121},
+    "exporter": {"enabled": False, "image": "oliver006/redis_exporter:v1.69.0", "port": 9121},
     "sidecar": {"mtls": {"validity": "90d", "rotateBeforePercent": 66}},
     "update": {"strategy": "Rolling", "maxParallelShards": 1, "supervised": False, "windowDuration": "1h"},
     "disruption": {"mode": "Guarded"},

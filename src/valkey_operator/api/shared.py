@@ -69,17 +69,17 @@ class ReadService(Model):
     """A Service over replicas only."""
 
     enabled: bool | None = None
-    """Make the Service <name>-read; default false."""
+    """Make the Service <name>-read; default false. It never leads to the primary; without replicas nowhere."""
 
 
 class Service(Model):
     """The Services of the deployment."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] | None = None
-    """How clients outside reach it; default ClusterIP."""
+    """How clients outside reach <name> and <name>-read; default ClusterIP."""
 
     annotations: Strings | None = None
-    """Put on every Service, for load balancers and DNS."""
+    """Put on the Services that clients use, <name> and <name>-read, for load balancers and DNS."""
 
 
 class Exporter(Model):

@@ -6,18 +6,29 @@ What talks to Kubernetes is imported only when a command asks: the others answer
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from valkey_operator.api.kinds import GROUP, KINDS, VERSION
 from valkey_operator.cli.command import Problem
+from valkey_operator.render.marks import CLUSTER
 
 if TYPE_CHECKING:
     from valkey_operator.kube.client import Client
+    from valkey_operator.kube.resources import Resource
 
 LIMIT = 30.0
+# The server sends a bookmark about once a minute: a connection silent for longer is dead.
+IDLE = 90.0
+# Between two watches, where a server ends them at once.
+PAUSE = 1.0
+AGENT = "kubectl-valkey"
+OPERATOR = "valkey-operator"
 PLURALS = {kind.name: kind.plural_name for kind in KINDS}
+Found = dict[str, Any]
+T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,29 +45,109 @@ class Cluster:
     client: Client
     namespace: str
 
-    async def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Found | None:
         """One object, or None when there is none of that name."""
-        from valkey_operator.kube import errors, objects, resources  # noqa: PLC0415 - see above
+        from valkey_operator.kube import errors, objects  # noqa: PLC0415 - see above
 
-        resource = resources.Resource(kind, PLURALS[kind], GROUP, VERSION)
         key = objects.Key(namespace or self.namespace, name)
         try:
-            found: dict[str, Any] = await self.client.get(resource, key, dict)
+            found: Found = await self.client.get(_resource(kind), key, dict)
         except errors.NotFound as missing:
             if missing.status.reason == "NotFound":
                 return None
             raise Problem(f"the cluster knows no {kind}: its CRDs are not installed") from None
         return found
 
+    async def require(self, kind: str, name: str) -> Found:
+        found = await self.get(kind, name)
+        if found is None:
+            where = f"in the namespace {self.namespace}"
+            raise Problem(f"there is no {kind} {name} {where}; `kubectl get valkey-all -A` lists all")
+        return found
 
-def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[str]]) -> str:
+    async def nodes(self, deployment: Found) -> list[Found]:
+        """Those of this very object, and of no namesake of another kind; by name."""
+        from valkey_operator.kube import resources  # noqa: PLC0415 - see above
+
+        metadata = deployment["metadata"]
+        selection = resources.Selection(labels=f"{CLUSTER}={metadata['name']}")
+        found = await self.client.list_all(_resource("ValkeyNode"), dict, self.namespace, selection)
+        return sorted((each for each in found if metadata["uid"] in _owners(each)), key=_name)
+
+    async def events(self) -> list[Found] | None:
+        """What the operator said in this namespace; None where the user may not read it."""
+        from valkey_operator.kube import errors, resources  # noqa: PLC0415 - see above
+
+        selection = resources.Selection(fields=f"reportingController={OPERATOR}")
+        try:
+            return await self.client.list_all(resources.EVENTS, dict, self.namespace, selection)
+        except errors.Forbidden:
+            return None
+
+    async def patch(self, kind: str, name: str, body: Found | list[Found]) -> Found:
+        """A merge patch, or a JSON patch where the body is a list."""
+        from valkey_operator.kube import objects  # noqa: PLC0415 - see above
+
+        form: Any = "json" if isinstance(body, list) else "merge"
+        key = objects.Key(self.namespace, name)
+        return await self.client.patch(_resource(kind), key, body, dict, form=form, manager=AGENT)
+
+    async def changes(self, kind: str, name: str) -> AsyncGenerator[Found | None, None]:
+        """The object as it is, and again whenever it changes; None, as the last, when it is gone."""
+        import asyncio  # noqa: PLC0415 - see above
+
+        from valkey_operator.kube import errors  # noqa: PLC0415
+
+        version = ""
+        while (found := await self.get(kind, name)) is not None:
+            if found["metadata"]["resourceVersion"] != version:
+                yield found
+            try:
+                async with aclosing(self._watched(kind, found["metadata"])) as watched:
+                    async for seen in watched:
+                        yield seen
+                        if seen is None:
+                            return
+                        version = seen["metadata"]["resourceVersion"]
+            except (errors.Unreachable, errors.Gone):
+                pass  # what was missed meanwhile is read below
+            await asyncio.sleep(PAUSE)
+        yield None
+
+    async def _watched(self, kind: str, metadata: Found) -> AsyncGenerator[Found | None, None]:
+        """What came after this version, until the server ends the watch."""
+        from valkey_operator.kube import client, errors, objects, resources  # noqa: PLC0415 - see above
+
+        selection = resources.Selection(fields=f"metadata.name={metadata['name']}")
+        version = metadata["resourceVersion"]
+        asked = f"watch {kind} {metadata['name']}"
+        async with aclosing(
+            self.client.watch(_resource(kind), self.namespace, selection, version, IDLE)
+        ) as watch:
+            async for line in (line async for lines in watch for line in lines):
+                event = client.decode(line, objects.WatchEvent, asked)
+                if event.type == "ERROR":
+                    raise errors.refusal(bytes(event.object), asked)
+                if event.type == "DELETED":
+                    yield None
+                elif event.type != "BOOKMARK":
+                    yield client.decode(event.object, dict, asked)
+
+
+def _resource(kind: str) -> Resource:
+    from valkey_operator.kube import resources  # noqa: PLC0415 - see above
+
+    return resources.Resource(kind, PLURALS[kind], GROUP, VERSION)
+
+
+def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[T]]) -> T:
     import asyncio  # noqa: PLC0415 - see above
 
     from valkey_operator.kube import access, client, errors  # noqa: PLC0415
 
-    async def asked() -> str:
+    async def asked() -> T:
         found = access.find(options.kubeconfig, options.context)
-        async with client.Client(found, agent="kubectl-valkey", limit=LIMIT) as opened:
+        async with client.Client(found, agent=AGENT, limit=LIMIT) as opened:
             return await question(Cluster(opened, options.namespace or found.namespace))
 
     try:
@@ -65,3 +156,12 @@ def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[str
         raise Problem(f"{error}; look at `kubectl cluster-info`") from None
     except errors.KubeError as error:
         raise Problem(str(error)) from None
+
+
+def _owners(found: Found) -> list[str]:
+    return [owner["uid"] for owner in found["metadata"].get("ownerReferences") or ()]
+
+
+def _name(found: Found) -> str:
+    name: str = found["metadata"]["name"]
+    return name

@@ -11,6 +11,14 @@ class Problem(Exception):
     """One sentence for the user; shown as it is, without a trace."""
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What is printed, and the exit code: 0 when all is well, 1 when it is not. 2 is argparse's, for a wrong usage."""
+
+    text: str
+    code: int = 0
+
+
 def no_arguments(parser: argparse.ArgumentParser) -> None:
     """For commands that take none."""
 
@@ -21,5 +29,5 @@ class Command:
 
     name: str
     text: str
-    run: Callable[[argparse.Namespace], str]
+    run: Callable[[argparse.Namespace], Answer]
     add_arguments: Callable[[argparse.ArgumentParser], None] = no_arguments

@@ -8,23 +8,27 @@ from __future__ import annotations
 import argparse
 
 from valkey_operator.api.layers import APPLIES
-from valkey_operator.cli.command import Command
+from valkey_operator.cli.command import Answer, Command
 
 SCRIPT = """\
 #!/bin/sh
 # Save as kubectl_complete-valkey on the PATH and make it executable.
 case "$#" in
     1) printf '%s\\n' {commands} ;;
-    2) [ "$1" = effective ] && printf '%s\\n' {kinds} ;;
+    2) case "$1" in
+        effective) printf '%s\\n' {kinds} ;;
+        status | switchover) kubectl get valkey --output=name 2>/dev/null | sed 's#.*/##' ;;
+    esac ;;
     3) [ "$1" = effective ] && kubectl get "$2" --output=name 2>/dev/null | sed 's#.*/##' ;;
 esac
 echo :4
 """
 
 
-def run(options: argparse.Namespace) -> str:  # noqa: ARG001 - it asks for nothing
+def run(options: argparse.Namespace) -> Answer:  # noqa: ARG001 - it asks for nothing
     kinds = " ".join(kind.lower() for kind in APPLIES)
-    return SCRIPT.format(commands="effective version completion", kinds=kinds).rstrip()
+    commands = "status switchover effective version completion"
+    return Answer(SCRIPT.format(commands=commands, kinds=kinds).rstrip())
 
 
 COMMAND = Command(

@@ -9,7 +9,7 @@ from valkey_operator.api.layers import APPLIES, Effective, Layer, effective, lin
 from valkey_operator.api.validation import faults
 from valkey_operator.cli import cluster
 from valkey_operator.cli.cluster import Cluster
-from valkey_operator.cli.command import Command, Problem
+from valkey_operator.cli.command import Answer, Command, Problem
 
 DEFAULTS = "ValkeyClusterDefaults"
 
@@ -22,20 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set-only", action="store_true", help="leave out what is built in")
 
 
-def run(options: argparse.Namespace) -> str:
+def run(options: argparse.Namespace) -> Answer:
     kind = _kind(options.kind)
     return cluster.ask(options, lambda asked: _show(options, kind, asked))
 
 
-async def _show(options: argparse.Namespace, kind: str, asked: Cluster) -> str:
-    found = await asked.get(kind, options.name)
-    if found is None:
-        raise Problem(
-            f"there is no {kind} {options.name} in this namespace; `kubectl get valkey-all -A` lists all"
-        )
+async def _show(options: argparse.Namespace, kind: str, asked: Cluster) -> Answer:
+    found = await asked.require(kind, options.name)
     layers = await _layers(asked, found["metadata"]["namespace"], options.operator_namespace)
     result = effective(kind, _spec(kind, found), layers)
-    return table(kind, result, set_only=options.set_only)
+    return Answer(table(kind, result, set_only=options.set_only))
 
 
 def _kind(text: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from valkey_operator.cli import completion, effective, version
+from valkey_operator.cli import completion, effective, status, switchover, version
 from valkey_operator.cli.command import Problem
 
-COMMANDS = (effective.COMMAND, version.COMMAND, completion.COMMAND)
+COMMANDS = (status.COMMAND, switchover.COMMAND, effective.COMMAND, version.COMMAND, completion.COMMAND)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,11 +28,13 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     options = parser().parse_args()
     try:
-        print(options.run(options))
+        answer = options.run(options)
     except Problem as problem:
         sys.exit(f"kubectl valkey: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
+    print(answer.text)
+    sys.exit(answer.code)
 
 
 if __name__ == "__main__":

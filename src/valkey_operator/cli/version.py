@@ -6,11 +6,11 @@ import argparse
 
 from valkey_operator import __version__
 from valkey_operator.api.kinds import GROUP, VERSION
-from valkey_operator.cli.command import Command
+from valkey_operator.cli.command import Answer, Command
 
 
-def run(options: argparse.Namespace) -> str:  # noqa: ARG001 - it asks for nothing
-    return f"kubectl-valkey {__version__}, API {GROUP}/{VERSION}"
+def run(options: argparse.Namespace) -> Answer:  # noqa: ARG001 - it asks for nothing
+    return Answer(f"kubectl-valkey {__version__}, API {GROUP}/{VERSION}")
 
 
 COMMAND = Command("version", "Show the version of the plugin and of the API it speaks.", run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from valkey_operator.api.kinds import GROUP, VERSION
@@ -11,6 +12,9 @@ MANAGED_BY = "valkey-operator"
 CLUSTER = "valkey.io/cluster"
 NODE = "valkey.io/node"
 ROLE = "valkey.io/role"
+PRIMARY, REPLICA = "primary", "replica"
+COMPONENT = "app.kubernetes.io/component"
+SERVER = "server"
 # Taken off one pod to let that pod go; its successor carries it again.
 GUARDED = "valkey.io/guarded"
 CUSTOM_RESOURCE = "valkey.io/cr"
@@ -23,7 +27,7 @@ def labels(deployment: Deployment, component: str, node: str = "") -> dict[str, 
     own = {
         "app.kubernetes.io/name": "valkey",
         "app.kubernetes.io/instance": deployment.name,
-        "app.kubernetes.io/component": component,
+        COMPONENT: component,
         "app.kubernetes.io/managed-by": MANAGED_BY,
         "app.kubernetes.io/part-of": deployment.name,
         CLUSTER: deployment.name,
@@ -31,6 +35,21 @@ def labels(deployment: Deployment, component: str, node: str = "") -> dict[str, 
     if node:
         own[NODE] = node
     return {**deployment.value("labels", {}), **own}
+
+
+def pods(deployment: Deployment) -> dict[str, str]:
+    """Selects the servers of a deployment, whatever their role."""
+    return {CLUSTER: deployment.name, COMPONENT: SERVER}
+
+
+def role_change(labels: Mapping[str, str], observed: str) -> dict[str, str]:
+    """What is to be patched into the labels of a pod whose server says that it is `observed`; nothing when they say so.
+
+    They tell what a server is, not what it should be. What nobody can see stays as it was last seen.
+    """
+    if observed not in (PRIMARY, REPLICA) or labels.get(ROLE) == observed:
+        return {}
+    return {ROLE: observed}
 
 
 def metadata(deployment: Deployment, name: str, component: str, node: str = "") -> dict[str, Any]:

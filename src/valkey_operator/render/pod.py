@@ -8,7 +8,7 @@ from typing import Any
 from valkey_operator.contract import heartbeat
 from valkey_operator.contract.identity import TRUST_DOMAIN
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.render import marks
+from valkey_operator.render import exporter, marks, users
 from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 
 Part = dict[str, Any]
@@ -56,7 +56,7 @@ class OperatorPlace:
 
 def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part:
     """In the core API's own shape, for a StatefulSet or a Deployment."""
-    labels = {**marks.labels(deployment, "server", node), marks.GUARDED: "yes"}
+    labels = {**marks.labels(deployment, marks.SERVER, node), marks.GUARDED: "yes"}
     annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
     spec: Part = {
         "automountServiceAccountToken": False,
@@ -66,7 +66,7 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         "terminationGracePeriodSeconds": deployment.value("terminationGracePeriodSeconds", GRACE_SECONDS),
         "securityContext": dict(deployment.value("securityContext", {})),
         "initContainers": [_sidecar(deployment, node, operator)],
-        "containers": [_server(deployment)],
+        "containers": _containers(deployment),
         "volumes": _volumes(deployment, node),
     }
     for name in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priorityClassName"):
@@ -76,6 +76,13 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
     if secrets:
         spec["imagePullSecrets"] = secrets
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _containers(deployment: Deployment) -> list[Part]:
+    """The server first: kubectl takes that one when nobody says which."""
+    if not exporter.is_wanted(deployment):
+        return [_server(deployment)]
+    return [_server(deployment), exporter.container(deployment, CONTAINER_SECURITY)]
 
 
 def _server(deployment: Deployment) -> Part:
@@ -133,13 +140,15 @@ def _volumes(deployment: Deployment, node: str) -> list[Part]:
     data: Part = {"name": "data", "emptyDir": {}}
     if deployment.value("persistence.enabled"):
         data = {"name": "data", "persistentVolumeClaim": {"claimName": f"{node}-data"}}
+    own = [exporter.volume(deployment)] if exporter.is_wanted(deployment) else []
     return [
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
         data,
         {"name": "config", "configMap": {"name": f"{node}-config"}},
-        {"name": "users", "secret": {"secretName": f"{deployment.name}-system-users"}},
+        {"name": "users", "secret": {"secretName": users.secret_name(deployment.name)}},
         # There from the first version on: turning something on later must need no new template.
         {"name": "identity", "secret": {"secretName": f"{node}-mtls", "optional": True}},
+        *own,
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 # itself more, which is why its password never leaves the pod and one Secret.
 SIDECAR = "valkey-operator-sidecar"
 REPLICATION = "valkey-operator-replication"
+EXPORTER = "valkey-operator-exporter"
 RULES = {
     SIDECAR: (
         "+ping +hello +auth +info +role +wait +waitaof +shutdown +save +bgsave +lastsave +bgrewriteaof "
@@ -16,14 +17,21 @@ RULES = {
         "+command +readonly +module|list +script|kill +function|kill"
     ),
     REPLICATION: "+psync +sync +replconf +ping",
+    EXPORTER: (
+        "+info +client|setname +slowlog|get +slowlog|len +latency|latest +latency|histogram +cluster|info"
+    ),
 }
 OPEN_DEFAULT = "user default on nopass ~* &* +@all"
+
+
+def secret_name(deployment: str) -> str:
+    return f"{deployment}-system-users"
 
 
 def users_acl(passwords: Mapping[str, str], default: str = OPEN_DEFAULT) -> str:
     """`passwords` by user. The default user is always named: a file without it leaves it wide open."""
     lines = [default]
-    lines += [f"user {name} on #{_hash(passwords[name])} {rules}" for name, rules in RULES.items()]
+    lines += [f"user {name} on #{_hash(password)} {RULES[name]}" for name, password in passwords.items()]
     return "\n".join([*lines, ""])
 
 

@@ -1,0 +1,20 @@
+"""The PodDisruptionBudget of a deployment: who may be evicted, and how many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.render import marks
+
+
+def disruption_budget(deployment: Deployment) -> dict[str, Any] | None:
+    """One pod at a time; taking `marks.GUARDED` off a pod lets that pod go. One that is there and not wanted is to go.
+
+    None for a lone pod: it is saved and let go, and a budget would hold it while it is not ready.
+    """
+    if deployment.value("disruption.mode") == "None" or deployment.value("replicas", 1) < 2:
+        return None
+    selector = {"matchLabels": {marks.CLUSTER: deployment.name, marks.GUARDED: "yes"}}
+    metadata = marks.metadata(deployment, deployment.name, "disruption")
+    return {"metadata": metadata, "spec": {"maxUnavailable": 1, "selector": selector}}
