@@ -14,10 +14,9 @@ from valkey_operator.decide.actions import Action, Refusal, Step, Wait
 from valkey_operator.decide.report import Report, report
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
-# Heartbeats come every ten seconds: what was said within two of them is enough to do nothing,
+# Heartbeats come every ten seconds: what was said within two of them is enough to do nothing. What is acted upon was
+# said during this very look.
 RECENT = 25.0
-# and what is acted upon was said just now.
-FRESH = 3.0
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class Plan:
 
 
 def plan(seen: SeenInstance, now: datetime) -> Plan:
-    """With `ask`, ask those sidecars and plan again: who was asked in vain is marked with `did_not_answer`."""
-    remembered = seen.believing(RECENT)
+    """With `ask`, ask those sidecars and plan again: each is then marked with whether it has `answered`."""
+    remembered = seen.remembered(RECENT)
     draft = _step(remembered, now)
     if seen.wish.is_paused:
         return _planned(remembered, replace(draft, actions=(), waits=(), doing=None))
@@ -47,7 +46,7 @@ def plan(seen: SeenInstance, now: datetime) -> Plan:
     silent = _to_ask(seen)
     if silent:
         return _planned(remembered, replace(draft, actions=()), silent)
-    fresh = seen.believing(FRESH)
+    fresh = seen.answered()
     return _planned(fresh, _step(fresh, now))
 
 
@@ -56,14 +55,11 @@ def _planned(seen: SeenInstance, step: Step, ask: tuple[str, ...] = ()) -> Plan:
 
 
 def _to_ask(seen: SeenInstance) -> tuple[str, ...]:
-    """Those whose word is not fresh and who were not asked in vain just now."""
+    """Those who were not asked yet."""
     return tuple(
         node.name
         for node in seen.nodes
-        if node.pod is not None
-        and node.pod.is_placed
-        and not node.did_not_answer
-        and (node.said is None or node.said.age > FRESH)
+        if node.pod is not None and node.pod.is_placed and node.answered is None
     )
 
 

@@ -242,6 +242,6 @@ def _has_more(node: SeenNode, primary: SeenNode) -> bool:
     return sight.offset(node) > disk.offset
 
 
-def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, int]:
-    stays = node.index < seen.wish.replicas
-    return sight.holds_data(node), sight.offset(node), stays, -node.index
+def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, bool, int]:
+    stays, is_recorded = node.index < seen.wish.replicas, node.name == seen.record.primary
+    return sight.holds_data(node), sight.offset(node), is_recorded, stays, -node.index

@@ -5,6 +5,7 @@ Times are seconds that have passed, by a clock that never jumps: what a lease de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -118,8 +119,8 @@ class SeenNode:
     said: Said | None = None
     # Without a word of it: for how long; None when it was never heard by this operator.
     unheard_for: float | None = None
-    # It was asked during this look, and did not answer.
-    did_not_answer: bool = False
+    # It was asked during this look, and answered or did not; None when it was not asked.
+    answered: bool | None = None
     # Its end was seen, and nothing was heard of it since; and for how long no server runs, as far as known.
     was_seen_dying: bool = False
     dead_for: float = 0.0
@@ -180,12 +181,19 @@ class SeenInstance:
     def node(self, name: str) -> SeenNode | None:
         return next((node for node in self.nodes if node.name == name), None)
 
-    def believing(self, limit: float) -> SeenInstance:
-        """The same, but what was said longer ago than this was not said."""
+    def remembered(self, limit: float) -> SeenInstance:
+        """What was said longer ago than this was not said."""
+        return self._believing(lambda node, said: said.age <= limit)
+
+    def answered(self) -> SeenInstance:
+        """Only what was said during this look: an older word may be from before our own last step."""
+        return self._believing(lambda node, _said: node.answered is True)
+
+    def _believing(self, is_believed: Callable[[SeenNode, Said], bool]) -> SeenInstance:
         nodes = (
-            replace(node, said=None, unheard_for=node.said.age)
-            if node.said is not None and node.said.age > limit
-            else node
+            node
+            if node.said is None or is_believed(node, node.said)
+            else replace(node, said=None, unheard_for=node.said.age)
             for node in self.nodes
         )
         return replace(self, nodes=tuple(nodes))
