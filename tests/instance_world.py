@@ -133,6 +133,11 @@ class World:
             self.knock(node, pod)
 
     def end_cleanly(self, node: Node, pod: Pod) -> None:
+        """SHUTDOWN takes no writes any more and waits for replicas that are linked."""
+        for other in self.nodes.values():
+            server = other.server
+            if server is not None and server.follows == node.name and server.link_is_up and pod.server is not None:
+                server.log = list(pod.server.log)
         if pod.server is not None and self.keeps_data:
             node.volume.log, node.volume.history = list(pod.server.log), pod.server.history
             node.volume.is_clean = True

@@ -189,8 +189,7 @@ def _planned_office(seen: SeenInstance, primary: SeenNode, former: SeenNode) -> 
         doing = Doing(_kind(seen), f"{primary.name} takes office")
         return Step((Promote(primary.name, epoch),), doing=doing, is_exclusive=True)
     if sight.is_proven_dead(former):
-        best = succession.choose(seen, sight.others(seen, former.name)) or primary
-        return succession.record(seen, best, Why.SERVER_DIED, former.name, planned=False)
+        return succession.died_before_it_handed_over(seen, primary, former)
     if former.said is not None and not former.may_have_a_twin:
         return wait(f"the server of {former.name} does not say whether it is still primary")
     return succession.unseen(seen, former, seen.promotable)

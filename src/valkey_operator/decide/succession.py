@@ -64,13 +64,30 @@ def loss(former: SeenNode | None, to: SeenNode) -> Loss:
 
 def died(seen: SeenInstance, primary: SeenNode) -> Step:
     """The recorded primary's server is dead, for sure."""
-    said = primary.said
-    if said is not None and said.disk.is_complete and _may_come_back(primary):
-        return wait(f"{primary.name} has all its data on disk and is about to start again", 1.0)
+    if a_complete_primary_comes_back(primary):
+        return wait(a_complete_primary_comes_back(primary), 1.0)
     best = choose(seen, _in_sync_until_then(seen, primary.name))
     if best is not None:
         return record(seen, best, Why.SERVER_DIED, primary.name, planned=False)
     return _by_what_is_left(seen, primary)
+
+
+def died_before_it_handed_over(seen: SeenInstance, to: SeenNode, former: SeenNode) -> Step:
+    """Then the best replica follows, which may be another than was meant."""
+    if a_complete_primary_comes_back(former):
+        return wait(a_complete_primary_comes_back(former), 1.0)
+    able = [node for node in sight.others(seen, former.name) if node.was_in_sync or node is to]
+    best = choose(seen, able) or to
+    return record(seen, best, Why.SERVER_DIED, former.name, planned=False)
+
+
+def a_complete_primary_comes_back(primary: SeenNode) -> str:
+    """And loses nothing, which no replica can promise: it is waited for, but not for long."""
+    said = primary.said
+    is_leaving = primary.pod is not None and primary.pod.is_being_deleted
+    if said is None or not said.disk.is_complete or is_leaving or primary.dead_for >= COMES_BACK:
+        return ""
+    return f"{primary.name} has all its data on disk and is about to start again"
 
 
 def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> Step:
@@ -172,10 +189,6 @@ def quiet_for(seen: SeenInstance, primary: SeenNode) -> float:
     lease = seen.lease
     granted = lease.last_grant if lease.last_grant is not None else lease.leads_for
     return min(granted, primary.said.noted_for if primary.said is not None else 0.0)
-
-
-def _may_come_back(primary: SeenNode) -> bool:
-    return primary.dead_for < COMES_BACK and not (primary.pod is not None and primary.pod.is_being_deleted)
 
 
 def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:
