@@ -53,6 +53,8 @@ class Operator:
     def __init__(self, world: World, replicas: int) -> None:
         self.world, self.status, self.wish = world, Status(), Wish(replicas, keeps_data=world.keeps_data)
         self.is_up = True
+        # Nobody changes roles by hand, which may lose data whatever the operator does.
+        self.trusts_people = True
         world.grant_to = self.grant
         self.begin()
 
@@ -189,6 +191,7 @@ class Operator:
             case do.NoteFailover(epoch, _):
                 assert self.status.last_failover is not None
                 assert self.status.last_failover.epoch == epoch
+                self.check_loss()
                 self.status.last_failover = replace(self.status.last_failover, is_done=True)
             case do.MoveService(to):
                 self.world.service = to
@@ -201,11 +204,22 @@ class Operator:
         status = self.status
         assert action.epoch > status.record.epoch, "the epoch never decreases"
         status.record, status.promotable = Record(action.epoch, action.primary), action.promotable
+        running = [node.server for node in self.world.nodes.values() if node.server is not None]
+        self.before = [each for each in self.world.acknowledged if any(each in server.log for server in running)]
         if action.former:
             status.losses.append(action)
             status.last_failover = LastFailover(
                 action.epoch, action.former, action.primary, action.planned, action.reason, self.moment()
             )
+
+    def check_loss(self) -> None:
+        """What is said to lose nothing loses nothing."""
+        last = self.status.last_failover
+        server = self.world.nodes[self.status.record.primary].server
+        if last is None or not last.is_planned or server is None or not self.trusts_people:
+            return
+        lost = set(self.before) - set(server.log)
+        assert not lost, self.world.failed(f"{last.reason} lost {lost}")
 
     def change_nodes(self, action: do.Action) -> None:
         wanted = {each.name: each.record for each in wanted_nodes(self.seen())}

@@ -249,7 +249,9 @@ class World:
             return
         primary = self.nodes.get(server.follows)
         source = primary.server if primary is not None and self.can_talk(node, primary) else None
-        server.link_is_up = source is not None and source is not server
+        # A replica that has lost its own primary gives its data to nobody.
+        serves = source is not None and (not source.follows or source.link_is_up)
+        server.link_is_up = serves and source is not server
         if source is None or not server.link_is_up:
             return
         is_part = server.log == source.log[: len(server.log)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.instance_operator import Operator
-from tests.instance_world import World
-from dataclasses import replace
+from tests.instance_world import Node, Pod, World
 
 
 class Life:
@@ -16,6 +17,7 @@ class Life:
         self.world = World(seed, **kind)
         self.operator = Operator(self.world, replicas)
         self.dice = self.world.dice
+        self.has_meddlers = False
 
     def step(self, *, is_whole: bool = False) -> None:
         world, operator = self.world, self.operator
@@ -57,23 +59,45 @@ class Life:
 
     def disturb_nodes(self) -> None:
         for node in list(self.world.nodes.values()):
-            pod, roll = node.pod, self.dice.random()
-            if pod is None:
-                continue
-            if roll < 0.01:
-                self.world.crash(node)
-            elif roll < 0.014:
-                pod.is_cut_off = True
-                self.world.tell(f"{node.name} is cut off")
-            elif roll < 0.018:
-                pod.is_unheard = True
-            elif roll < 0.022:  # its sidecar starts again
-                pod.counted_on, pod.writes_until = None, 0.0
-            elif roll < 0.08:
-                pod.is_cut_off = pod.is_unheard = False
-            elif roll < 0.082 and pod.is_cut_off:
-                self.world.tell(f"the machine of {node.name} is gone for good")
-                node.pod = None
+            roll = self.dice.random()
+            if node.pod is None:
+                node.is_unplaced = roll < 0.9 if node.is_unplaced else roll < 0.02
+                node.unplaced_since = node.unplaced_since if node.is_unplaced else self.world.now
+            else:
+                self.disturb_pod(node, node.pod, roll)
+
+    def disturb_pod(self, node: Node, pod: Pod, roll: float) -> None:
+        world = self.world
+        if roll < 0.01:
+            world.crash(node)
+        elif roll < 0.016:
+            pod.is_cut_off = True
+            world.tell(f"{node.name} is cut off")
+        elif roll < 0.02:
+            pod.is_unheard = True
+        elif roll < 0.024:  # its sidecar starts again
+            pod.counted_on, pod.writes_until = None, 0.0
+        elif roll < 0.027 and self.has_meddlers:
+            self.meddle(node)
+        elif roll < 0.05:
+            pod.is_unheard = False
+            if pod.is_cut_off:
+                world.tell(f"{node.name} is back")
+                pod.is_cut_off = False
+        elif roll < 0.052 and pod.is_cut_off:
+            world.tell(f"the machine of {node.name} is gone for good")
+            node.pod = None
+
+    def meddle(self, node: Node) -> None:
+        """A person makes a replica a primary by hand, or lets a server follow another."""
+        if node.server is None:
+            return
+        other = self.dice.choice(["", *(name for name in self.world.nodes if name != node.name)])
+        self.world.tell(f"by hand: {node.name} follows {other or 'nobody'}")
+        if other:
+            self.world.follow(node, other)
+        elif node.server.follows:
+            self.world.promote(node)
 
     def crash_all(self) -> None:
         for node in list(self.world.nodes.values()):
@@ -141,6 +165,8 @@ def test_planned_work_loses_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(250))
 def test_whatever_happens_there_is_one_primary_and_it_comes_back(seed: int) -> None:
     life = Life(seed, replicas=1 + seed % 4, has_log=seed % 3 == 0)
+    life.has_meddlers = seed % 4 == 0
+    life.operator.trusts_people = not life.has_meddlers
     life.settle()
     for count in range(300):
         life.step()

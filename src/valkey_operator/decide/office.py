@@ -36,9 +36,12 @@ def plan(seen: SeenInstance, now: datetime) -> Step:
     primary = seen.node(seen.record.primary)
     if primary is None or primary.is_being_deleted:
         return Step()
+    rival = _rival(seen, primary)
     if sight.is_in_office(primary):
+        if rival is not None and is_planned(seen):
+            # Somebody made it primary by hand before the former one had left: it may lack what was written since.
+            return succession.record(seen, rival, Why.HANDED_BACK, primary.name, planned=True)
         return _in_office(seen, primary, now)
-    rival = _rival(seen)
     if rival is not None and (primary.said is not None or is_planned(seen)):
         return _bring_to_the_record(seen, primary, rival, now)
     return _nobody_in_office(seen, primary, rival)
@@ -70,19 +73,17 @@ def _newest_record(seen: SeenInstance) -> Step | None:
     return Step((found,), is_exclusive=True)
 
 
-def _rival(seen: SeenInstance) -> SeenNode | None:
-    """In office without being recorded: the former primary, or one that somebody made so by hand in this epoch.
+def _rival(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
+    """In office without being recorded: the former primary; or one made so by hand, if the recorded one follows it.
 
-    A primary of an epoch that is over is none: what was written since is not in it.
+    Any other that calls itself primary has no claim: what was written since is not in it.
     """
     under_way = change(seen)
-    former = under_way.former if under_way is not None else ""
-    found = [
-        node
-        for node in sight.others(seen, seen.record.primary)
-        if sight.is_in_office(node) and (node.name == former or _epoch(node) == seen.record.epoch)
-    ]
-    return max(found, key=lambda node: (node.name == former, sight.offset(node)), default=None)
+    for node in sight.others(seen, primary.name):
+        is_former = under_way is not None and under_way.former == node.name
+        if sight.is_in_office(node) and (is_former or sight.is_caught_up(primary, node)):
+            return node
+    return None
 
 
 def _epoch(node: SeenNode) -> int:
