@@ -204,8 +204,9 @@ class Operator:
         status = self.status
         assert action.epoch > status.record.epoch, "the epoch never decreases"
         status.record, status.promotable = Record(action.epoch, action.primary), action.promotable
-        running = [node.server for node in self.world.nodes.values() if node.server is not None]
-        self.before = [each for each in self.world.acknowledged if any(each in server.log for server in running)]
+        source = action.primary if action.reason == do.Why.HANDED_BACK else action.former
+        node = self.world.nodes.get(source)
+        self.before = list(node.server.log) if node is not None and node.server is not None else []
         if action.former:
             status.losses.append(action)
             status.last_failover = LastFailover(
