@@ -1,0 +1,132 @@
+"""What people read about one primary and its replicas: how it is, what is being done, and what is held back and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from valkey_operator.api.reasons import ConditionType, Reason
+from valkey_operator.api.status import State
+from valkey_operator.decide import sight
+from valkey_operator.decide.actions import Doing, Step
+from valkey_operator.decide.conditions import Condition
+from valkey_operator.model.instance import SeenInstance, SeenNode
+
+LONGEST = 1024
+MOST_NEXT = 16
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    name: str
+    role: Literal["primary", "replica", "unknown"]
+    ready: bool
+
+
+@dataclass(frozen=True)
+class NextReport:
+    """A step, what it is for or waits for, and the guard that holds it back, if one does."""
+
+    action: str
+    why: str = ""
+    refused_by: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The status, but for times."""
+
+    state: State
+    reason: Reason
+    message: str
+    conditions: tuple[Condition, ...]
+    operation: Doing | None
+    next: tuple[NextReport, ...]
+    nodes: tuple[NodeReport, ...]
+    total: int
+    ready: int
+
+
+def report(seen: SeenInstance, step: Step) -> Report:
+    state, reason = _state(seen, step)
+    said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
+    message = "; ".join(dict.fromkeys(said))[:LONGEST]
+    nodes = tuple(NodeReport(node.name, _role(node), _is_ready(node)) for node in seen.nodes)
+    return Report(
+        state,
+        reason,
+        message,
+        _conditions(seen, state, reason, message),
+        step.doing,
+        _next(step),
+        nodes,
+        len(seen.nodes),
+        sum(node.ready for node in nodes),
+    )
+
+
+def _state(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
+    """In this order of weight: suspended, without a primary, something missing, being changed, well."""
+    if not seen.wish.replicas:
+        is_over = not seen.nodes
+        return (State.SUSPENDED, Reason.SUSPENDED) if is_over else (State.RECONCILING, Reason.SUSPENDING)
+    state, reason = _health(seen, step)
+    return (state, Reason.PAUSED) if seen.wish.is_paused else (state, reason)
+
+
+def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
+    primary = seen.node(seen.record.primary)
+    if primary is None or not sight.is_in_office(primary) or not _is_ready(primary):
+        if not seen.service or all(node.pod is None or not node.pod.is_ready for node in seen.nodes):
+            return State.INITIALIZING, Reason.INITIALIZING
+        return State.DEGRADED, Reason.NO_PRIMARY
+    if step.doing is not None:
+        return State.RECONCILING, Reason.IN_OPERATION
+    if replicas_missing(seen):
+        return State.DEGRADED, Reason.REPLICAS_MISSING
+    return State.READY, Reason.ALL_NODES_HEALTHY
+
+
+def replicas_missing(seen: SeenInstance) -> list[str]:
+    """Wanted, and not there or not in sync."""
+    wanted = {f"{seen.name}-{index}" for index in range(seen.wish.replicas)} - {seen.record.primary}
+    well = {node.name for node in seen.nodes if not sight.is_away(node, seen.record.primary)}
+    return sorted(wanted - well)
+
+
+def _conditions(seen: SeenInstance, state: State, reason: Reason, message: str) -> tuple[Condition, ...]:
+    paused = Reason.PAUSED if seen.wish.is_paused else Reason.NOT_PAUSED
+    missing = replicas_missing(seen)
+    follow = Reason.REPLICAS_MISSING if missing else Reason.ALL_REPLICAS_FOLLOW
+    which = f"{follow.sentence}: {', '.join(missing)}" if missing else follow.sentence
+    is_progressing = state in (State.INITIALIZING, State.RECONCILING)
+    return (
+        Condition(ConditionType.READY, state == State.READY, reason, message),
+        Condition(ConditionType.PROGRESSING, is_progressing, reason, message),
+        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
+        Condition(ConditionType.REPLICATED, not missing, follow, which),
+        Condition(ConditionType.PAUSED, seen.wish.is_paused, paused, paused.sentence),
+    )
+
+
+def _next(step: Step) -> tuple[NextReport, ...]:
+    taken = [NextReport(type(action).__name__, _of(action)) for action in step.actions]
+    refused = [NextReport(each.action, each.why, each.guard) for each in step.refusals]
+    return tuple((refused + taken)[:MOST_NEXT])
+
+
+def _of(action: object) -> str:
+    """The names in it, for people."""
+    found = (getattr(action, field, "") for field in ("node", "name", "source", "primary", "to", "reason"))
+    return " ".join(str(each) for each in found if each)
+
+
+def _role(node: SeenNode) -> Literal["primary", "replica", "unknown"]:
+    server = node.server
+    if server is None or not server.answers:
+        return "unknown"
+    return "primary" if server.is_primary else "replica" if server.is_replica else "unknown"
+
+
+def _is_ready(node: SeenNode) -> bool:
+    return node.pod is not None and node.pod.is_ready and not node.pod.is_being_deleted

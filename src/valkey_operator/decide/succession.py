@@ -1,0 +1,260 @@
+"""Who follows a primary that is dead, or that nobody sees; and when the follower may take office.
+
+With proof of death the best replica follows at once. Without it only one that the primary counts on, and not before
+the primary has stopped writing for want of a lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+
+from valkey_operator.decide import sight
+from valkey_operator.decide.actions import (
+    NOTHING_LOST,
+    Doing,
+    Loss,
+    NotePrimary,
+    OpenGate,
+    Promote,
+    RecordPrimary,
+    Refusal,
+    Step,
+    Why,
+    wait,
+)
+from valkey_operator.model.instance import SeenInstance, SeenNode
+
+# A grant is six seconds of writing; what a replica acknowledges is less.
+FENCED_AFTER = 9.0
+# A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
+COMES_BACK = 10.0
+# A primary that was heard of within this time is not lost.
+UNHEARD = 10.0
+FAILOVER = "Failover"
+
+
+def record(
+    seen: SeenInstance,
+    to: SeenNode,
+    reason: Why,
+    former: str,
+    *,
+    planned: bool,
+    counted_on: tuple[str, ...] | None = None,
+) -> Step:
+    """A new epoch for `to`. Those the former primary counts on stay known until the new one is in office."""
+    lost = NOTHING_LOST if planned else loss(seen.node(former), to)
+    known = seen.promotable if counted_on is None else counted_on
+    kept = known if to.name in known else ()
+    action = RecordPrimary(seen.record.epoch + 1, to.name, reason, planned, former, kept, lost)
+    kind = str(reason) if planned else FAILOVER
+    return Step((action,), doing=Doing(kind, f"{to.name} is to be primary"), is_exclusive=True)
+
+
+def loss(former: SeenNode | None, to: SeenNode) -> Loss:
+    """Never below what was lost: a primary that wrote on after its last word leaves only the time known."""
+    word = former.last_up if former is not None else None
+    if word is None:
+        return Loss(is_unknown=True)
+    if word.is_final:
+        return Loss(max(0, word.offset - sight.offset(to)), ceil(word.age))
+    return Loss(None, ceil(word.age), is_unknown=True)
+
+
+def died(seen: SeenInstance, primary: SeenNode) -> Step:
+    """The recorded primary's server is dead, for sure."""
+    if a_complete_primary_comes_back(primary):
+        return wait(a_complete_primary_comes_back(primary), 1.0)
+    best = choose(seen, _in_sync_until_then(seen, primary.name))
+    if best is not None:
+        return record(seen, best, Why.SERVER_DIED, primary.name, planned=False)
+    return _by_what_is_left(seen, primary)
+
+
+def died_before_it_handed_over(seen: SeenInstance, to: SeenNode, former: SeenNode) -> Step:
+    """Then the best replica follows, which may be another than was meant."""
+    if a_complete_primary_comes_back(former):
+        return wait(a_complete_primary_comes_back(former), 1.0)
+    able = [node for node in sight.others(seen, former.name) if node.was_in_sync or node is to]
+    best = choose(seen, able) or to
+    return record(seen, best, Why.SERVER_DIED, former.name, planned=False)
+
+
+def a_complete_primary_comes_back(primary: SeenNode) -> str:
+    """And loses nothing, which no replica can promise: it is waited for, but not for long."""
+    said = primary.said
+    is_leaving = primary.pod is not None and primary.pod.is_being_deleted
+    if said is None or not said.disk.is_complete or is_leaving or primary.dead_for >= COMES_BACK:
+        return ""
+    return f"{primary.name} has all its data on disk and is about to start again"
+
+
+def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> Step:
+    """Nobody can say whether it is in office; where it is, it does not write without each of `counted_on`."""
+    wish = f"replace {lost.name}, which cannot be seen"
+    for guard in (nobody_hears_the_primary, somebody_else_misses_the_primary):
+        why = guard(seen, lost)
+        if why:
+            return wait(why) + Step(refusals=(Refusal(wish, guard.__name__, why),))
+    best = choose(seen, (node for node in sight.others(seen, lost.name) if node.name in counted_on))
+    if best is None:
+        why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
+        refused = Refusal(wish, "only_a_replica_the_primary_counts_on_replaces_it_unproven", why)
+        return wait(why) + Step(refusals=(refused,))
+    return record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
+
+
+def nobody_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
+    """It was silent for long enough, with heartbeats and with lease requests; a new pod speaks only for itself."""
+    if primary.said is not None:
+        return "" if primary.may_have_a_twin else f"{primary.name} answers"
+    heard = primary.unheard_for if primary.unheard_for is not None else seen.lease.leads_for
+    asked = seen.lease.last_request if seen.lease.last_request is not None else heard
+    silent = min(heard, asked)
+    return "" if silent >= UNHEARD else f"{primary.name} was heard of {silent:.0f} s ago"
+
+
+def somebody_else_misses_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
+    """One observer is not enough: it may be our own network that is cut."""
+    pod = primary.pod
+    if primary.may_have_a_twin or pod is None or not pod.is_ready or pod.machine_is_lost:
+        return ""
+    servers = [node.server for node in sight.others(seen, primary.name) if node.server is not None]
+    if servers and not any(server.link_is_up for server in servers):
+        return ""
+    return f"only the operator does not reach {primary.name}: its kubelet or its replicas still do"
+
+
+def choose(seen: SeenInstance, candidates: Iterable[SeenNode]) -> SeenNode | None:
+    """The one that has most; one that stays before one that is to go; an empty one never before a full one."""
+    able = [node for node in candidates if sight.is_able(node)]
+    best = max(able, key=lambda node: _rank(seen, node), default=None)
+    if best is None or an_empty_node_never_leads_a_full_one(seen, best):
+        return None
+    return best
+
+
+def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> str:
+    if sight.holds_data(node):
+        return ""
+    full = sorted(each.name for each in sight.others(seen, node.name) if sight.holds_data(each))
+    return f"{node.name} is empty, and {', '.join(full)} would lose what it holds" if full else ""
+
+
+def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, *, unproven: bool) -> Step:
+    """The recorded one runs as a replica, nobody is seen in office, and it was not planned."""
+    epoch = seen.record.epoch
+    promote = Step(
+        (Promote(primary.name, epoch),),
+        doing=Doing(FAILOVER, f"{primary.name} takes office"),
+        is_exclusive=True,
+    )
+    is_every_other_seen = all(sight.is_seen_out_of_office(node) for node in sight.others(seen, primary.name))
+    if former is None or (sight.is_seen_out_of_office(former) and (not unproven or is_every_other_seen)):
+        return note_at_the_gate(seen, primary.name) + promote
+    if not sight.is_proven_dead(former) and primary.name not in seen.promotable:
+        return wait(
+            f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
+        )
+    return _after_the_fence(seen, primary, promote)
+
+
+def note_at_the_gate(seen: SeenInstance, primary: str) -> Step:
+    """Nodes that would start as primaries of an epoch that is over; each refuses if its server has come back."""
+    found = Step()
+    for node in sight.others(seen, primary):
+        said = node.said
+        if said is None or not sight.has_no_server(node):
+            continue
+        if said.record.epoch < seen.record.epoch and said.record.primary in (node.name, ""):
+            found += Step((NotePrimary(node.name, primary, seen.record.epoch),))
+    return found
+
+
+def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> Step:
+    epoch, said = seen.record.epoch, primary.said
+    if said is None or said.record.epoch < epoch:
+        return Step((NotePrimary(primary.name, primary.name, epoch),), promote.waits, (), promote.doing, True)
+    left = FENCED_AFTER - quiet_for(seen, primary)
+    if left > 0:
+        return wait(f"the last primary has stopped writing for sure in {ceil(left)} s", left) + Step(
+            doing=promote.doing
+        )
+    return promote
+
+
+def quiet_for(seen: SeenInstance, primary: SeenNode) -> float:
+    """Since when nobody has let the last primary write: no grant, and no word of the one that is to follow it."""
+    lease = seen.lease
+    granted = lease.last_grant if lease.last_grant is not None else lease.leads_for
+    return min(granted, primary.said.noted_for if primary.said is not None else 0.0)
+
+
+def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:
+    return [node for node in sight.others(seen, primary) if node.was_in_sync]
+
+
+def _by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
+    """No replica was in sync: what lies on disks and in servers decides, when all of it is known."""
+    missing = sorted(
+        node.name for node in sight.others(seen, primary.name) if not sight.is_accounted_for(node)
+    )
+    if missing:
+        return wait(f"what {', '.join(missing)} holds is not known, and may be the newest data")
+    coming = sorted(node.name for node in sight.others(seen, primary.name) if _is_coming(node, primary))
+    if coming:
+        return wait(f"the servers of {', '.join(coming)} are starting")
+    fullest = choose(seen, (node for node in sight.others(seen, primary.name) if _has_more(node, primary)))
+    if fullest is not None:
+        return record(seen, fullest, Why.FULLEST_DATA, primary.name, planned=False)
+    return _let_in(seen, primary)
+
+
+def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
+    """Nobody has more than the recorded primary itself."""
+    if primary.said is None:
+        return wait(f"{primary.name} is to come back with its volume: nobody else has its data")
+    why = an_empty_node_never_leads_a_full_one(seen, primary)
+    if why:
+        return wait(why) + Step(
+            refusals=(Refusal(f"start {primary.name}", "an_empty_node_never_leads_a_full_one", why),)
+        )
+    if not primary.said.gate_is_asked:
+        return wait(f"the server of {primary.name} is about to start")
+    others = sight.others(seen, primary.name)
+    opens_by_itself = not any(node.said is None or sight.holds_data(node) for node in others)
+    if opens_by_itself:
+        return wait(f"the server of {primary.name} starts by itself", 1.0)
+    return Step((OpenGate(primary.name, seen.record.epoch),), is_exclusive=True)
+
+
+def _is_coming(node: SeenNode, primary: SeenNode) -> bool:
+    """It has data, and will tell by its server how much: replicas start at once, unless something is wrong there."""
+    server, said = node.server, node.said
+    if server is not None:
+        return server.is_loading or not server.answers
+    if said is None or not said.disk.has_data:
+        return False
+    is_failing = node.pod is not None and bool(node.pod.fault)
+    its = primary.said.disk if primary.said is not None else None
+    return not is_failing or its is None or not its.has_data or said.disk.offset > its.offset
+
+
+def _has_more(node: SeenNode, primary: SeenNode) -> bool:
+    """Than the dead primary's disk; of a log the end is not known, so only one that was in sync has more."""
+    if not sight.holds_data(node):
+        return False
+    if primary.said is None:
+        return not primary.has_volume
+    disk = primary.said.disk
+    if not disk.has_data:
+        return True
+    if disk.has_append_only_file and node.was_in_sync is not None:
+        return False
+    return sight.offset(node) > disk.offset
+
+
+def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, bool, int]:
+    stays, is_recorded = node.index < seen.wish.replicas, node.name == seen.record.primary
+    return sight.holds_data(node), sight.offset(node), is_recorded, stays, -node.index
