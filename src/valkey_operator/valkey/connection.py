@@ -83,6 +83,10 @@ class Connection:
             self._parser.feed(content)
         return answer
 
+    @property
+    def is_closed(self) -> bool:
+        return self._writer.is_closing()
+
     def close(self) -> None:
         self._writer.close()
 
