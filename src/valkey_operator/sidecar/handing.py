@@ -23,8 +23,11 @@ from valkey_operator.valkey.connection import Refused, Silent
 
 # Writes are paused no longer than this; the server ends it by itself.
 PAUSE = 3.0
+# Before the pause the replica must come as far as the primary was, within this.
+CLOSE = 2.0
 # For one question to the other sidecar.
 ANSWER = 1.0
+LOOK_AGAIN = 0.002
 # Before the same one is asked again to take over.
 AGAIN = 0.2
 log = logging.getLogger(__name__)
@@ -78,7 +81,7 @@ class Handing:
             raise Refusal("only_a_primary_hands_over", f"{self._pod.node} is no primary")
         try:
             async with self._members.opened(to) as peer:
-                pod_uid = await self._connected(peer, to, server)
+                pod_uid = await self._connected(peer, to, server, min(ends, time.monotonic() + CLOSE))
                 self._pod.note_record(wished)
                 return await self._change(server, peer, pod_uid, wished, ends)
         except Unanswered as why:
@@ -146,6 +149,7 @@ class Handing:
                 raise Failure("the_replica_is_connected", f"{name} has lost its primary")
             if (reached := seen.replication.offset) >= offset:
                 return
+            await asyncio.sleep(LOOK_AGAIN)
         raise Failure("the_replica_has_everything", f"{name} has reached {reached} of {offset} in time")
 
     async def _let_take_over(self, peer: PeerStub | None, pod_uid: str, wished: Record, ends: float) -> None:
@@ -176,12 +180,17 @@ class Handing:
         async with self._members.opened(wished.primary) as anew:
             return await answered(anew.TakeOver(request), limit)
 
-    async def _connected(self, peer: PeerStub, name: str, server: Server) -> str:
+    async def _connected(self, peer: PeerStub, name: str, server: Server, ends: float) -> str:
         """The UID of the replica's pod; opens the way to it, which takes its time, before writes are paused."""
         seen = await answered(peer.Observe(contract.ObserveRequest(fresh=True)), ANSWER)
         why = _why_not_connected(seen.server, server, self._pod.address_of(self._pod.node))
         if why:
             raise Refusal("the_replica_is_connected", f"{name} {why}")
+        try:
+            # One that is far behind, or was connected a moment ago and gets nothing yet, is not worth a pause.
+            await self._caught_up(peer, name, _own_offset(server), ends)
+        except Failure as failure:
+            raise Refusal(failure.guard, str(failure)) from None
         return seen.pod_uid
 
     async def _keep_office(self, server: Server) -> None:
