@@ -1,4 +1,4 @@
-"""A primary and its replicas on one machine: real servers, each with a real sidecar's Pod, gRPC over mTLS between them."""
+"""A primary and its replicas on one machine: real servers, each with a real sidecar's Pod; gRPC and mTLS between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,9 +61,12 @@ class Node:
 
     def __init__(self, settings: Settings, version: str, config: str, operator: Address) -> None:
         self.settings, self.name = settings, settings.node
-        self.program = server_command(version)
         self._operator = operator
         _mount(settings, config)
+        # Under the name by which a sidecar that starts again knows a server.
+        loader, *rest = server_command(version)
+        (settings.run / "valkey-server").symlink_to(loader)
+        self.program = (str(settings.run / "valkey-server"), *rest)
         self.told: list[str] = []
         self.heard_at = float("-inf")
         self.pod = self._pod()
@@ -218,7 +221,7 @@ def _ports(names: list[str]) -> dict[str, int]:
 
 
 class Writer:
-    """One client that writes without a pause, goes to the next node when refused, and remembers what was acknowledged."""
+    """One client that writes without a pause, goes on to the next node when refused, and remembers the rest."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
@@ -251,6 +254,9 @@ class Writer:
             return number
         finally:
             connection.close()
+
+    async def goes_on(self, count: int) -> None:
+        await eventually(lambda: self.acknowledged > count, 10)
 
     async def lost(self, primary: Node) -> int:
         """How many acknowledged writes the primary does not have."""
@@ -295,7 +301,8 @@ class Watcher:
             said = await self._connections[node.name].call("ROLE", limit=0.2)
             return bool(said[0] == "master")
         except (Silent, Refused):
-            self._connections.pop(node.name, None)
+            if (ended := self._connections.pop(node.name, None)) is not None:
+                ended.close()
             return False
 
     def close(self) -> None:
@@ -361,9 +368,6 @@ class Granting:
         if self.epoch is not None and request.epoch != self.epoch:
             status, body = "409 Conflict", b"the epoch is another one"
         return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-Claim = Callable[[], Awaitable[bool]]
 
 
 async def writes(node: Node) -> bool:

@@ -55,8 +55,8 @@ class Fence:
         if await _value(self._server) < FENCED_HERE:
             await self._set(FENCED_HERE, self._lag())
 
-    async def take_down(self, reason: Reason) -> None:
-        self.reasons.discard(reason)
+    async def take_down(self, *reasons: Reason) -> None:
+        self.reasons.difference_update(reasons)
         if not self.reasons and await _value(self._server) == FENCED_HERE:
             await self._set_usual()
 

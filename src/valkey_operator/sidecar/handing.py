@@ -26,7 +26,7 @@ PAUSE = 3.0
 # Before the pause the replica must come as far as the primary was, within this.
 CLOSE = 2.0
 # For one question to the other sidecar.
-ANSWER = 1.0
+ANSWER = 1.5
 LOOK_AGAIN = 0.002
 # Before the same one is asked again to take over.
 AGAIN = 0.2
@@ -205,7 +205,7 @@ class Handing:
     async def _let_clients_go(self, server: Server) -> None:
         try:
             await server.look_now()
-            await self._pod.fence.take_down(Reason.HANDOVER)
+            await self._pod.fence.take_down(Reason.HANDOVER, Reason.LEASE)  # a replica needs none
             await server.call("CLIENT", "UNPAUSE")
             await self._pod.fence.drop_clients()
         except (Refused, Silent) as error:

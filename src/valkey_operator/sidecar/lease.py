@@ -125,6 +125,8 @@ class Keeper:
         self._server: LivingServer | None = None
         self._role = ""
         self._others: Nodes = NOBODY
+        # In which this node was made primary: a newer one, of another primary, is not its own; 0 when not known.
+        self._epoch = 0
         self._in_office = asyncio.Event()
         self._is_refused = False
 
@@ -148,11 +150,14 @@ class Keeper:
             self._pod.lease.begin(now)
         if not self._others:
             self._in_office.clear()
+            self._epoch = 0
             if role and Reason.LEASE in self._pod.fence.reasons:
                 await self._pod.fence.take_down(Reason.LEASE)
             return
         if before != "master":
             self._pod.lease.found(now)
+        if (record := self._pod.record).primary == self._pod.node:
+            self._epoch = record.epoch
         self._in_office.set()
         await self._bring(self._pod.lease.standing(now, self._others))
 
@@ -190,7 +195,7 @@ class Keeper:
             way.hang_up()
 
     async def _granted(self, way: Way, sent: float) -> bool:
-        epoch, lease = self._pod.record.epoch, self._pod.lease
+        epoch, lease = self._epoch, self._pod.lease
         request = contract.LeaseRequest(
             node=self._pod.node,
             pod_uid=self._pod.pod_uid,

@@ -43,6 +43,7 @@ class LivingServer:
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
         self._is_listed = False
 
     async def watch(self) -> None:
@@ -82,13 +83,11 @@ class LivingServer:
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
-        if self._connection is None or self._connection.is_closed:
-            self._connection = await Connection.open(self._socket, self._user, self._password)
-        try:
-            return await self._connection.call(*words, limit=limit)
-        except Silent:
-            self._connection = None
-            raise
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await Connection.open(self._socket, self._user, self._password)
+            connection = self._connection
+        return await connection.call(*words, limit=limit)
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.

@@ -48,7 +48,11 @@ class Connection:
         except (OSError, TimeoutError) as error:
             raise Silent(f"{path}: {str(error) or 'no answer in time'}") from None
         if user:
-            await opened.call("AUTH", user, password)
+            try:
+                await opened.call("AUTH", user, password)
+            except Refused:
+                opened.close()
+                raise
         return opened
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
