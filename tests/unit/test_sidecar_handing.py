@@ -187,17 +187,21 @@ async def test_what_was_cut_after_the_demotion_is_completed_by_promote(folder: P
 
 async def test_a_sidecar_that_dies_in_the_pause_leaves_a_fence_and_the_next_goes_on(folder: Path) -> None:
     async with running(folder) as (a, b), under_load([a, b]) as (writer, watcher):
-        caught_up, calls = a.pod._handing._caught_up, 0
+        caught_up, calls, is_dead = a.pod._handing._caught_up, 0, asyncio.Event()
 
         async def die(*what: Any) -> None:
             nonlocal calls
             calls += 1
-            await (caught_up(*what) if calls == 1 else asyncio.Event().wait())
+            if calls == 1:
+                return await caught_up(*what)
+            await is_dead.wait()
+            raise asyncio.CancelledError
 
         a.pod._handing._caught_up = die  # type: ignore[method-assign, assignment]
         order = asyncio.create_task(hand_over(b, a))
         await eventually(lambda: calls == 2)
         await a.stop_sidecar()
+        is_dead.set()
         order.cancel()
         await asyncio.gather(order, return_exceptions=True)
         await asyncio.sleep(handing.PAUSE)
@@ -243,3 +247,34 @@ async def test_who_must_not_take_over_refuses(folder: Path, state: str, guard: s
             await asked.pod.take_over(epoch, by.name)
         assert refusal.value.guard == guard
         assert await a.role() == "master"
+
+
+async def test_a_dead_primary_lets_another_go_first_and_then_follows(folder: Path) -> None:
+    async with running(folder) as (a, b), under_load([a, b]) as (_, watcher):
+        a.process.kill()
+        await eventually(lambda: "a_living_member_goes_first" in a.pod.observe().gate.waits_for)
+        note = contract.NotePrimary(primary=b.name)
+        assert (await a.order(2, note_primary=note)).result == DONE
+        assert (await b.order(2, note_primary=note)).result == DONE
+        assert (await b.order(2, promote=contract.Promote())).result == DONE
+        await eventually(a.is_in_sync, 10)
+        assert (await a.role(), await b.role()) == ("slave", "master")
+        refused = await b.order(3, note_primary=contract.NotePrimary(primary=a.name))
+        assert (refused.result, refused.guard) == (REFUSED, "a_running_primary_is_not_deposed")
+        assert watcher.two == []
+
+
+async def test_asked_at_this_moment_a_server_that_hangs_does_not_answer(folder: Path) -> None:
+    async with running(folder) as (a, b):
+        os.kill(b.process.pid, signal.SIGSTOP)
+        try:
+            seen = (await a.pod.members.observed([b.name]))[b.name]
+            assert seen.HasField("server")
+            assert not seen.server.answers
+            outcome = await b.order(2, note_primary=contract.NotePrimary(primary=a.name))
+            assert outcome.guard == "a_running_primary_is_not_deposed"
+        finally:
+            os.kill(b.process.pid, signal.SIGCONT)
+        await a.ask("SET", "a", "1")
+        seen = (await a.pod.members.observed([b.name]))[b.name]
+        assert seen.server.replication.offset == (await a.ask("ROLE"))[1]

@@ -1,4 +1,4 @@
-"""A pod that is being stopped: what its primary does first, with the operator and without; real servers and sidecars."""
+"""A pod that is being stopped: what its primary does first, with the operator and without; real servers."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ class Handing:
         """How long writes were paused, in milliseconds. It keeps to its time by itself, and must not be cut."""
         wished, ends = Record(epoch, to), time.monotonic() + limit
         server = await self._seen()
+        self._check_epoch(wished)
         if not _is_primary(server) and _follows(server, self._pod.address_of(to)):
             return await self._complete(wished, ends)
-        self._check_epoch(wished)
         if not _is_primary(server):
             raise Refusal("only_a_primary_hands_over", f"{self._pod.node} is no primary")
         try:
@@ -105,6 +105,7 @@ class Handing:
 
     async def _complete(self, wished: Record, ends: float) -> int:
         """Asked again: the demotion is done; whether the other one has heard of it is not known."""
+        self._pod.note_record(wished)
         if self._handed == wished:
             await self._let_take_over(None, "", wished, ends)
         return 0

@@ -76,9 +76,10 @@ class Members:
         return dict(zip(names, said, strict=True))
 
     async def _ask(self, name: str) -> Member | Silence:
+        """As it is at this moment: a second ago a server may have been empty that has data now."""
         try:
             async with self.opened(name) as peer:
-                return member(await answered(peer.Observe(contract.ObserveRequest()), LIMIT))
+                return member(await answered(peer.Observe(contract.ObserveRequest(fresh=True)), LIMIT))
         except Unanswered as why:
             return Silence(str(why))
 

@@ -99,8 +99,13 @@ class Orders:
         """Goes on when whoever ordered it is gone: after the demotion there is nobody else to end it well."""
         task = asyncio.create_task(self._hand_over_in_turn(order, limit))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[int]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("the handover did not end well: %s", error)
 
     async def _hand_over_in_turn(self, order: contract.Order, limit: float) -> int:
         begun = time.monotonic()

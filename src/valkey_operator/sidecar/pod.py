@@ -264,6 +264,10 @@ class Pod:
         return self._fence
 
     @property
+    def _is_fenced(self) -> bool:
+        return self._server is not None and self.fence.is_up
+
+    @property
     def is_primary(self) -> bool:
         """As the server said last."""
         info = self._server.info if self._server is not None else None
@@ -306,6 +310,7 @@ class Pod:
             gate_is_open=server is not None,
             gate_is_asked=self._is_asked,
             server_is_up=server is not None and server.info is not None,
+            is_fenced=self._is_fenced,
         )
 
     async def observe_now(self) -> contract.Observation:
@@ -340,7 +345,7 @@ class Pod:
                 refused=self._config.refused,
             ),
             not_ready=self.why_not_ready() or "",
-            is_fenced=self._server is not None and self.fence.is_up,
+            is_fenced=self._is_fenced,
         )
 
     def _fingerprints(self) -> contract.Fingerprints:
