@@ -76,12 +76,22 @@ async def test_a_node_of_the_same_deployment_may_look_and_nothing_more(port: int
     assert (counts[Count.CALLS_SERVED], counts[Count.CALLS_REFUSED]) == (1, 2)
 
 
-async def test_nobody_can_be_asked_to_take_over_yet(port: int) -> None:
+async def test_a_sibling_hands_over_its_own_office_and_no_other(port: int, pod: Pod) -> None:
     async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
-        request = contract.TakeOverRequest(pod_uid="u1", epoch=4, **{"from": "cache-0-1"})
-        outcome = await answered(PeerStub(connection).TakeOver(request), 10)
-    assert outcome.result == contract.RESULT_REFUSED
-    assert outcome.message == "a was asked to take over from cache-0-1, which it cannot do yet"
+        for by, result in (("cache-0-1", contract.RESULT_DONE), ("cache-0-2", contract.RESULT_REFUSED)):
+            request = contract.TakeOverRequest(pod_uid="u1", epoch=4, **{"from": by})
+            assert (await answered(PeerStub(connection).TakeOver(request), 10)).result == result
+    assert pod.done == ["taken over from cache-0-1 in 4"]
+
+
+async def test_who_wants_to_know_it_at_this_moment_is_told_so(port: int, pod: Pod) -> None:
+    fresh = contract.ObserveRequest(pod_uid="u1", fresh=True)
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        await answered(NodeStub(connection).Observe(fresh), 10)
+    async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
+        await answered(PeerStub(connection).Observe(fresh), 10)
+    await observe(port, OPERATORS)
+    assert pod.done == ["asked at once"] * 2
 
 
 async def test_a_stolen_certificate_of_a_node_commands_no_other_node(port: int, pod: Pod) -> None:
@@ -149,12 +159,15 @@ async def test_certificates_change_under_calls_and_none_fails(port: int, credent
     assert failures == []
 
 
-async def test_a_lease_is_acknowledged_only_for_the_primary_that_is_followed(port: int) -> None:
+async def test_a_lease_is_acknowledged_only_for_the_primary_that_is_followed(port: int, pod: Pod) -> None:
     async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
         ask = PeerStub(connection).AcknowledgeLease
         for epoch, primary, follows in ((3, "a", True), (4, "a", False), (3, "b", False)):
             question = contract.LeaseQuestion(pod_uid="u1", epoch=epoch, primary=primary)
             assert (await answered(ask(question), 10)).follows is follows
+        pod.is_primary = True
+        question = contract.LeaseQuestion(pod_uid="u1", epoch=3, primary="a")
+        assert not (await answered(ask(question), 10)).follows
 
 
 async def test_a_sidecar_that_is_not_there_is_one_sentence(port: int) -> None:

@@ -49,14 +49,14 @@ async def test_a_standby_sends_it_on_and_the_connection_to_the_leader_is_kept() 
         sidecar = Sidecar(standby.address)
         async with sending(sidecar):
             assert await eventually(lambda: len(leader.heard) == 1) < AT_ONCE
-            kept = sidecar.sender._line
+            kept = sidecar.sender._way.line
             assert kept is not None
             assert kept.place == leader.address
             await standby.stop()
             for number in range(3):
                 sidecar.tell(str(number))
                 await eventually(lambda: len(leader.events) == number + 1)  # noqa: B023 - waited for here
-            assert sidecar.sender._line is kept
+            assert sidecar.sender._way.line is kept
     assert standby.heard == []
 
 
@@ -211,12 +211,12 @@ async def test_new_certificates_between_heartbeats_fail_none(caplog: pytest.LogC
         sidecar = Sidecar(leader.address, credentials)
         async with sending(sidecar):
             await eventually(lambda: len(leader.heard) == 1)
-            before = sidecar.sender._line
+            before = sidecar.sender._way.line
             credentials.replace(material(newer.node(), *both))
             leader.credentials.replace(material(newer.operator(), *both))
             sidecar.tell("reloaded")
             assert await eventually(lambda: len(leader.events) == 1) < AT_ONCE
-            assert sidecar.sender._line is not before
+            assert sidecar.sender._way.line is not before
             # The old root is gone: only with the new certificates do they still agree.
             credentials.replace(material(newer.node(), newer.root))
             leader.credentials.replace(material(newer.operator(), newer.root))

@@ -18,7 +18,8 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import files
-from valkey_operator.sidecar.live_config import FENCED, plan
+from valkey_operator.sidecar.fence import FENCED
+from valkey_operator.sidecar.live_config import plan
 from valkey_operator.sidecar.pod import Pod
 from valkey_operator.valkey import config_file
 from valkey_operator.valkey.connection import Connection

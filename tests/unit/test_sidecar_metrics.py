@@ -32,7 +32,7 @@ def test_what_happens_is_counted() -> None:
     counts = Counts()
     for what in (Count.SERVER_STARTS, Count.SERVER_ENDS, Count.SERVER_STARTS, Count.CALLS_REFUSED):
         counts.add(what)
-    seen = read(counts, gate_is_open=True, server_is_up=True)
+    seen = read(counts, gate_is_open=True, server_is_up=True, is_fenced=False)
     assert (seen["valkey_sidecar_server_starts_total", ""], seen["valkey_sidecar_server_ends_total", ""]) == (
         2,
         1,

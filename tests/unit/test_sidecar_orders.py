@@ -10,7 +10,7 @@ import pytest
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
-from valkey_operator.sidecar.live_config import FENCED
+from valkey_operator.sidecar.fence import FENCED, FENCED_HERE, Fence, Reason
 from valkey_operator.sidecar.orders import Orders
 from valkey_operator.valkey.connection import Refused, Silent
 
@@ -43,6 +43,30 @@ class Pod:
         self.record = Record(3, "a")
         self.server: Server | None = Server()
         self.done: list[str] = []
+        self.turn = asyncio.Lock()
+        self.is_primary = False
+        self.fence = Fence(self.server, self.directive) if self.server is not None else None
+
+    async def observe_now(self) -> contract.Observation:
+        self.done.append("asked at once")
+        return self.observe()
+
+    async def may_be_primary(self) -> bool:
+        return self.is_primary
+
+    def begin_office(self) -> None:
+        self.done.append("in office")
+
+    async def hand_over(self, epoch: int, to: str, limit: float) -> int:
+        self.done.append(f"handed over to {to} in {epoch}, within {limit:.0f} s")
+        return 7
+
+    async def take_over(self, epoch: int, by: str) -> None:
+        self.done.append(f"taken over from {by} in {epoch}")
+
+    async def order_fence(self, is_on: bool) -> None:
+        assert self.fence is not None
+        await self.fence.order(is_on)
 
     def running_server(self) -> Server | None:
         return self.server
@@ -71,7 +95,7 @@ class Pod:
         self.done.append("users noted")
 
     def directive(self, name: str, otherwise: str) -> str:
-        return "1" if name == "min-replicas-to-write" else otherwise
+        return {"min-replicas-to-write": "1", "min-replicas-max-lag": "0"}.get(name, otherwise)
 
     async def stop(self) -> None:
         self.done.append("stop")
@@ -93,14 +117,15 @@ def order(**what: Any) -> contract.Order:
         ({"set_config": contract.SetConfig()}, []),
         ({"load_users": contract.LoadUsers()}, [("ACL", "LOAD")]),
         ({"save": contract.Save()}, [("BGSAVE",)]),
+        # With a lag of 0 the server would count no replicas, and fence nothing.
         (
             {"fence": contract.Fence(is_on=True)},
-            [
-                ("CONFIG", "SET", "min-replicas-to-write", FENCED),
-                ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
-            ],
+            [("CONFIG", "SET", "min-replicas-to-write", FENCED, "min-replicas-max-lag", "10")],
         ),
-        ({"fence": contract.Fence(is_on=False)}, [("CONFIG", "SET", "min-replicas-to-write", "1")]),
+        (
+            {"fence": contract.Fence(is_on=False)},
+            [("CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "0")],
+        ),
     ],
 )
 async def test_an_order_becomes_commands(what: dict[str, Any], calls: list[tuple[str | int, ...]]) -> None:
@@ -129,14 +154,14 @@ async def test_nobody_at_the_gate_nothing_to_open() -> None:
 async def test_who_is_primary_is_noted_before_the_server_is_told() -> None:
     """A server that ends right after must not come back as what it was."""
     for what, noted in (
-        ({"promote": contract.Promote()}, "a in 4"),
-        ({"replicate": contract.Replicate(primary="b")}, "b in 4"),
+        ({"promote": contract.Promote()}, ["a in 4", "in office"]),
+        ({"replicate": contract.Replicate(primary="b")}, ["b in 4"]),
     ):
         pod = Pod()
         assert pod.server is not None
         pod.server.failure = Silent("it ended")
         outcome = await Orders(pod).carry_out(order(epoch=4, **what))
-        assert (outcome.result, pod.done) == (contract.RESULT_FAILED, [noted])
+        assert (outcome.result, pod.done) == (contract.RESULT_FAILED, noted)
 
 
 async def test_what_is_kept_on_disk_is_noted_before_the_server_is_told() -> None:
@@ -153,6 +178,8 @@ async def test_what_is_kept_on_disk_is_noted_before_the_server_is_told() -> None
         ({"pod_uid": "another", "promote": contract.Promote()}, "an_order_is_for_one_pod"),
         ({"epoch": 2, "promote": contract.Promote()}, "no_order_of_an_older_epoch"),
         ({"replicate": contract.Replicate(primary="b")}, "one_primary_per_epoch"),
+        ({"note_primary": contract.NotePrimary(primary="b")}, "one_primary_per_epoch"),
+        ({"epoch": 2, "hand_over": contract.HandOver(to="b")}, "no_order_of_an_older_epoch"),
         ({}, "an_order_is_understood"),
         ({"meet": contract.Meet()}, "an_order_is_understood"),
     ],
@@ -192,3 +219,57 @@ async def test_what_the_server_does_not_do_is_a_failure_with_its_words(
     outcome = await Orders(pod).carry_out(order(save=contract.Save()))
     assert outcome.result == contract.RESULT_FAILED
     assert outcome.message == words
+
+
+async def test_the_operator_takes_down_only_its_own_fence() -> None:
+    pod = Pod()
+    assert pod.server is not None
+    assert pod.fence is not None
+    pod.fence.reasons.add(Reason.LEASE)
+    await Orders(pod).carry_out(order(fence=contract.Fence(is_on=False)))
+    assert pod.server.calls[-1][3] == FENCED_HERE
+    assert pod.fence.is_up
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_another_primary_is_noted_where_no_primary_runs(runs: bool) -> None:
+    pod = Pod()
+    if not runs:
+        pod.server = None
+    what = contract.NotePrimary(primary="b")
+    assert (await Orders(pod).carry_out(order(epoch=4, note_primary=what))).result == contract.RESULT_DONE
+    assert pod.record == Record(4, "b")
+    assert (await Orders(pod).carry_out(order(epoch=4, note_primary=what))).result == contract.RESULT_DONE
+
+
+async def test_a_running_primary_is_not_deposed_by_a_note() -> None:
+    pod = Pod()
+    pod.is_primary = True
+    outcome = await Orders(pod).carry_out(order(epoch=4, note_primary=contract.NotePrimary(primary="b")))
+    assert (outcome.result, outcome.guard) == (contract.RESULT_REFUSED, "a_running_primary_is_not_deposed")
+    assert pod.record == Record(3, "a")
+    mine = contract.NotePrimary(primary="a")
+    assert (await Orders(pod).carry_out(order(epoch=4, note_primary=mine))).result == contract.RESULT_DONE
+
+
+async def test_a_handover_says_how_long_writes_were_paused() -> None:
+    pod = Pod()
+    what = order(epoch=4, limit_milliseconds=2000, hand_over=contract.HandOver(to="b"))
+    outcome = await Orders(pod).carry_out(what)
+    assert (outcome.result, outcome.write_pause_milliseconds) == (contract.RESULT_DONE, 7)
+    assert pod.done == ["handed over to b in 4, within 2 s"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "guard"),
+    [
+        ({"pod_uid": "u0", "from": "b"}, "an_order_is_for_one_pod"),
+        ({"pod_uid": "u1", "from": "c"}, "a_node_hands_over_its_own_office"),
+    ],
+)
+async def test_nobody_hands_over_for_another_or_to_the_pod_before(
+    request_: dict[str, str], guard: str
+) -> None:
+    pod = Pod()
+    outcome = await Orders(pod).take_over(contract.TakeOverRequest(epoch=4, **request_), "b")
+    assert (outcome.result, outcome.guard, pod.done) == (contract.RESULT_REFUSED, guard, [])

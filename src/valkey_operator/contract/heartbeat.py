@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 PORT = 9444
 PATH = "/v1/heartbeat"
+LEASE = "/v1/lease"
 # In the answer of an operator that does not lead: the address of the one that does.
 LEADER = "Valkey-Operator-Leader"
 

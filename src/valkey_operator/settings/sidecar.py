@@ -30,6 +30,13 @@ class SidecarSettings:
     probe_port: int = 8080
     log_level: str = "info"
 
+    def server_of(self, node: str) -> tuple[str, int]:
+        """Where a node's server listens: at its own Service, which leads to it even while it is not ready."""
+        return f"{node}.{self.namespace}.svc", 6379
+
+    def sidecar_of(self, node: str) -> tuple[str, int]:
+        return f"{node}.{self.namespace}.svc", self.channel_port
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> SidecarSettings:
         names = (

@@ -37,10 +37,11 @@ def write(
         f"unixsocket {settings.run / SOCKET}",
         "unixsocketperm 700",
         f"aclfile {settings.run / USERS}",
-        f"replica-announce-ip {settings.node}.{settings.namespace}.svc",
+        f"replica-announce-ip {settings.server_of(settings.node)[0]}",
     ]
     if primary != settings.node:
-        own.append(f"replicaof {primary}.{settings.namespace}.svc 6379")
+        host, port = settings.server_of(primary)
+        own.append(f"replicaof {host} {port}")
     write_users(settings)
     note_users(settings)
     # One that is loaded twice ends the server.

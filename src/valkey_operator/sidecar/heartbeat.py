@@ -12,21 +12,20 @@ import random
 import time
 from collections.abc import Callable
 
-from valkey_operator.contract.heartbeat import LEADER, PATH, Address
+from valkey_operator.contract.heartbeat import PATH, Address
 from valkey_operator.contract.identity import OperatorIdentity
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.backoff import Backoff
-from valkey_operator.sidecar.line import Answer, Line, Names, Unheard
+from valkey_operator.sidecar.line import Unheard
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.outbox import Outbox
+from valkey_operator.sidecar.way import LONGEST_WAIT, Way
 
 PERIOD = 10.0
 # The operator may wish for another period, within these.
 SHORTEST, LONGEST = 1.0, 60.0
-# How often one that does not lead may send us on, within one heartbeat.
-HOPS = 2
-FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+FIRST_WAIT = 0.2
 log = logging.getLogger(__name__)
 
 
@@ -43,11 +42,7 @@ class Sender:
         counts: Counts,
     ) -> None:
         self._outbox, self._observe, self._counts = outbox, observe, counts
-        self._credentials, self._operator, self._service = credentials, operator, service
-        self._names = Names()
-        self._line: Line | None = None
-        # The last one that heard us, for when there is no DNS.
-        self._leader: Address | None = None
+        self._way = Way(credentials, operator, service)
         self._backoff = Backoff(FIRST_WAIT, LONGEST_WAIT)
         self._is_heard: bool | None = None
 
@@ -57,7 +52,7 @@ class Sender:
             while True:
                 await self._beat()
         finally:
-            self._hang_up()
+            self._way.hang_up()
 
     async def _beat(self) -> None:
         """One heartbeat, and the wait for the next."""
@@ -74,72 +69,26 @@ class Sender:
             await self._pause(answer.next_milliseconds / 1000)
 
     async def _delivered(self) -> contract.HeartbeatAnswer:
-        """By the first way that works: the open connection, then the Service."""
-        problems: list[Unheard] = []
-        if (kept := self._kept()) is not None:
-            try:
-                return await self._ask(kept)
-            except Unheard as problem:
-                problems.append(problem)
-        for place in await self._places(problems):
-            try:
-                return await self._ask(await self._opened(place))
-            except Unheard as problem:
-                problems.append(problem)
-        sentences = dict.fromkeys(map(str, problems))
-        raise Unheard("; ".join(sentences), max(problem.again for problem in problems))
+        """With an observation of the moment it is sent."""
+        events: list[contract.Event] = []
 
-    async def _places(self, problems: list[Unheard]) -> list[Address]:
-        try:
-            return await self._names.addresses(self._service)
-        except Unheard as problem:
-            problems.append(problem)
-            return [self._leader] if self._leader is not None else []
+        def body() -> bytes:
+            events[:] = self._outbox.waiting()
+            return contract.Heartbeat(observation=self._observe(), events=events).SerializeToString()
 
-    async def _ask(self, line: Line, hops: int = HOPS) -> contract.HeartbeatAnswer:
-        """With an observation of this moment; whoever does not lead says who does."""
-        self._line, events = line, self._outbox.waiting()
-        heartbeat = contract.Heartbeat(observation=self._observe(), events=events)
-        answer = await self._answer(line, heartbeat)
-        if answer.status == 200:
-            self._outbox.acknowledged(events)
-            self._leader = line.place
-            return contract.HeartbeatAnswer.FromString(answer.body)
-        self._hang_up()
-        if answer.status != 421 or not hops:
-            raise Unheard(_sentence(line, answer), _retry_after(answer))
-        return await self._ask(await self._opened(_leader(line, answer)), hops - 1)
-
-    async def _answer(self, line: Line, heartbeat: contract.Heartbeat) -> Answer:
-        try:
-            return await line.ask(PATH, heartbeat.SerializeToString())
-        except Unheard:
-            self._hang_up()
-            raise
-
-    async def _opened(self, place: Address) -> Line:
-        return await Line.open(place, self._credentials, self._operator)
-
-    def _kept(self) -> Line | None:
-        """The open connection, unless it was made with a certificate that has been replaced."""
-        if self._line is not None and self._line.context is not self._credentials.client_context():
-            self._hang_up()
-        return self._line
-
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        answer = await self._way.ask(PATH, body)
+        self._outbox.acknowledged(events)
+        return contract.HeartbeatAnswer.FromString(answer)
 
     async def _pause(self, wished: float) -> None:
         """Until the next is due; ends with an event, and with the connection."""
-        line, period = self._line, min(max(wished, SHORTEST), LONGEST) if wished else PERIOD
+        line, period = self._way.line, min(max(wished, SHORTEST), LONGEST) if wished else PERIOD
         assert line is not None
         ended, news = (asyncio.ensure_future(each) for each in (line.end(), self._outbox.news()))
         try:
             await asyncio.wait({ended, news}, timeout=period, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
-                self._hang_up()
+                self._way.hang_up()
                 # From one that hangs up after every answer we come back less often.
                 await asyncio.wait({news}, timeout=line.opened_at + SHORTEST - time.monotonic())
         finally:
@@ -156,25 +105,6 @@ class Sender:
     def _say_heard(self) -> None:
         self._counts.add(Count.HEARTBEATS_SENT)
         if not self._is_heard:
-            log.info("the operator at %s hears of this node", self._leader)
+            log.info("the operator at %s hears of this node", self._way.leader)
         self._is_heard = True
         self._backoff.succeeded()
-
-
-def _leader(line: Line, answer: Answer) -> Address:
-    try:
-        place = Address.parse(answer.head.get(LEADER.lower(), ""))
-    except ValueError as problem:
-        raise Unheard(f"{line.place} leads not, and names no leader: {problem}") from None
-    if not place.is_numeric:
-        raise Unheard(f"{line.place} leads not, and names a leader without an address: {place.host}")
-    return place
-
-
-def _sentence(line: Line, answer: Answer) -> str:
-    return f"{line.place} answers {answer.status}: {answer.body.decode(errors='replace').strip()}"
-
-
-def _retry_after(answer: Answer) -> float:
-    seconds = answer.head.get("retry-after", "")
-    return min(float(seconds), LONGEST_WAIT) if seconds.isascii() and seconds.isdigit() else 0.0

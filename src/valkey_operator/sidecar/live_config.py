@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files
+from valkey_operator.sidecar import fence, files
 from valkey_operator.valkey import config_file, defaults
 from valkey_operator.valkey.connection import Refused
 
-# More than there can ever be: no write has enough replicas then.
-FENCED = 2**31 - 1
-FENCE = "min-replicas-to-write"
 # Each setting of it says only a part; the rest is the default's, as in a file.
 PARTIAL = ("client-output-buffer-limit",)
 AT_START = ("can't set immutable config", "can't set protected config", "Unknown option")
@@ -117,9 +114,9 @@ async def _apply(server: Server, change: Change) -> Result:
     result = Result(needs_restart=set(change.unknown))
     for part in (change.back, change.new):
         pending = dict(part)
-        if FENCE in pending and await _is_fenced(server):
-            del pending[FENCE]
-            result.held.add(FENCE)
+        if pending.keys() & fence.DIRECTIVES and await fence.is_up(server):
+            result.held |= pending.keys() & fence.DIRECTIVES
+            pending = {name: value for name, value in pending.items() if name not in fence.DIRECTIVES}
         await _set(server, pending, result)
     if result.done:
         await _read_back(server, result)
@@ -154,10 +151,6 @@ async def _read_back(server: Server, result: Result) -> None:
     for name in result.done - values.keys():
         result.done.discard(name)
         result.refused[name] = "the server does not show it after it was set"
-
-
-async def _is_fenced(server: Server) -> bool:
-    return bool((await server.call("CONFIG", "GET", FENCE))[1] == str(FENCED))
 
 
 def _whole(name: str, value: str, usual: Directives) -> str:

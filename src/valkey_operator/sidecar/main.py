@@ -21,8 +21,10 @@ from valkey_operator.sidecar import channel, probes
 from valkey_operator.sidecar.certificates import Certificates
 from valkey_operator.sidecar.handover import Handover
 from valkey_operator.sidecar.heartbeat import Sender
+from valkey_operator.sidecar.lease import Keeper
 from valkey_operator.sidecar.outbox import Outbox
 from valkey_operator.sidecar.pod import Pod
+from valkey_operator.sidecar.way import Way
 
 AGAIN = 1.0
 # For the last events, such as the server's end, which is proof that another may be primary.
@@ -37,13 +39,14 @@ async def run(settings: SidecarSettings) -> None:
     sslproto.SSLProtocol.max_size = TLS_BUFFER
     outbox = Outbox()
     certificates = Certificates(settings.identity, outbox.tell)
-    pod = Pod(settings, outbox.tell, certificates.fingerprints)
+    pod = Pod(settings, outbox.tell, certificates.fingerprints, lambda: outbox.heard_at)
     checks = {"ready": pod.why_not_ready, "live": lambda: None}
     running: dict[str, Callable[[], Awaitable[None]]] = {
         "door": pod.run,
-        "handover": Handover(settings.run, pod.stop).run,
+        "handover": Handover(settings.run, pod.leave).run,
         "certificates": certificates.run,
         "channel": functools.partial(_serve, settings, pod, certificates),
+        "lease": Keeper(pod, outbox.tell, functools.partial(_way, settings, certificates)).run,
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
     }
     pages = {"metrics": pod.metrics}
@@ -71,6 +74,12 @@ async def _tell(settings: SidecarSettings, pod: Pod, certificates: Certificates,
     credentials = await certificates.credentials()
     service = Address.parse(settings.operator_address)
     await Sender(outbox, pod.observe, credentials, _operator(settings), service, pod.counts).run()
+
+
+async def _way(settings: SidecarSettings, certificates: Certificates) -> Way:
+    """One of its own for the lease: it must not wait behind a heartbeat."""
+    credentials = await certificates.credentials()
+    return Way(credentials, _operator(settings), Address.parse(settings.operator_address))
 
 
 def _operator(settings: SidecarSettings) -> OperatorIdentity:

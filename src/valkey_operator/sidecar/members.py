@@ -1,4 +1,4 @@
-"""Asks the other nodes that hold the same data what they know; only while the gate needs it.
+"""Asks the other nodes that hold the same data: what they know, whether they follow, whether they take over.
 
 Whoever cannot be asked is not gone: it may be the primary, behind a network that is cut.
 """
@@ -6,7 +6,9 @@ Whoever cannot be asked is not gone: it may be the primary, behind a network tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from valkey_operator.contract.channel import Unanswered, answered, opened
@@ -19,6 +21,7 @@ from valkey_operator.model.gate import Disk, Member, Record, Silence
 LIMIT = 2.0
 # What a replica says that has never been in sync.
 NEVER_IN_SYNC = 1
+log = logging.getLogger(__name__)
 
 Address = Callable[[str], tuple[str, int]]
 
@@ -29,21 +32,54 @@ class Members:
     def __init__(self, scope: Scope, identity: Path, address_of: Address) -> None:
         self._scope, self._identity, self._address_of = scope, identity, address_of
 
-    async def ask(self, names: Collection[str]) -> dict[str, Member | Silence]:
-        """All at once."""
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[PeerStub]:
+        """A way to one of them, which is made with the first call; every failure is an `Unanswered`."""
         try:
-            # Read for each round: a closed gate is rare, and the certificate may have come just now.
+            # Read each time: this is rare, and the certificate may have come just now.
             credentials = Credentials.from_folder(self._identity)
         except Unusable as problem:
-            return dict.fromkeys(names, Silence(f"there is no certificate to show: {problem}"))
-        said = await asyncio.gather(*(self._ask(name, credentials) for name in names))
+            raise Unanswered(f"there is no certificate to show: {problem}") from None
+        host, port = self._address_of(name)
+        async with opened(host, credentials, self._scope.node(name), port) as channel:
+            yield PeerStub(channel)
+
+    async def observed(self, names: Collection[str]) -> dict[str, contract.Observation]:
+        """As they are at this moment; who does not answer is left out."""
+        said = await asyncio.gather(*map(self._observed, names))
+        return {name: each for name, each in zip(names, said, strict=True) if each is not None}
+
+    async def all_follow(self, names: Collection[str], record: Record) -> bool:
+        """Each of them says, within the limit, that it follows this primary in this epoch."""
+        question = contract.LeaseQuestion(epoch=record.epoch, primary=record.primary)
+        return all(await asyncio.gather(*(self._follows(name, question) for name in names)))
+
+    async def _follows(self, name: str, question: contract.LeaseQuestion) -> bool:
+        try:
+            async with self.opened(name) as peer:
+                return (await answered(peer.AcknowledgeLease(question), LIMIT)).follows
+        except Unanswered as why:
+            log.debug("%s does not say whether it follows: %s", name, why)
+            return False
+
+    async def _observed(self, name: str) -> contract.Observation | None:
+        try:
+            async with self.opened(name) as peer:
+                return await answered(peer.Observe(contract.ObserveRequest(fresh=True)), LIMIT)
+        except Unanswered as why:
+            log.info("%s does not say how it is: %s", name, why)
+            return None
+
+    async def ask(self, names: Collection[str]) -> dict[str, Member | Silence]:
+        """All at once."""
+        said = await asyncio.gather(*map(self._ask, names))
         return dict(zip(names, said, strict=True))
 
-    async def _ask(self, name: str, credentials: Credentials) -> Member | Silence:
-        host, port = self._address_of(name)
+    async def _ask(self, name: str) -> Member | Silence:
+        """As it is at this moment: a second ago a server may have been empty that has data now."""
         try:
-            async with opened(host, credentials, self._scope.node(name), port) as channel:
-                return member(await answered(PeerStub(channel).Observe(contract.ObserveRequest()), LIMIT))
+            async with self.opened(name) as peer:
+                return member(await answered(peer.Observe(contract.ObserveRequest(fresh=True)), LIMIT))
         except Unanswered as why:
             return Silence(str(why))
 

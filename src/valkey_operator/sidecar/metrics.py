@@ -41,13 +41,16 @@ class Counts:
         return self._so_far[what]
 
 
-def page(counts: Counts, *, gate_is_open: bool, gate_is_asked: bool, server_is_up: bool) -> str:
+def page(
+    counts: Counts, *, gate_is_open: bool, gate_is_asked: bool, server_is_up: bool, is_fenced: bool
+) -> str:
     """Everything, as it is now."""
     lines = [
         *_gauge("info", "The version of this sidecar", 1, f'version="{__version__}"'),
         *_gauge("gate_open", "1 while a server is let in", gate_is_open),
         *_gauge("gate_waiting", "1 while a server stands at the gate and is kept waiting", gate_is_asked),
         *_gauge("server_up", "1 while the server answers", server_is_up),
+        *_gauge("fenced", "1 while the server refuses writes because it may not be primary", is_fenced),
         *_counters(counts),
         *_process(),
     ]

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
-from valkey_operator.sidecar.live_config import FENCE, FENCED
+from valkey_operator.sidecar.refusals import Failure, Refusal
 from valkey_operator.valkey.connection import Refused, Silent
 
 log = logging.getLogger(__name__)
 
 USUAL_LIMIT = 10.0
-
-
-class Refusal(Exception):
-    """Nothing was changed; `guard` is the rule that said no."""
-
-    def __init__(self, guard: str, message: str) -> None:
-        super().__init__(message)
-        self.guard = guard
+TAKE_OVER_LIMIT = 5.0
 
 
 class Server(Protocol):
@@ -33,6 +27,10 @@ class Server(Protocol):
 
 class Pod(Protocol):
     """What an order may touch."""
+
+    # One at a time: orders, and what the pod does for the same ends by itself.
+    @property
+    def turn(self) -> asyncio.Lock: ...
 
     @property
     def pod_uid(self) -> str: ...
@@ -59,9 +57,22 @@ class Pod(Protocol):
 
     def note_users(self) -> None: ...
 
-    def directive(self, name: str, otherwise: str) -> str: ...
-
     async def stop(self) -> None: ...
+
+    async def observe_now(self) -> contract.Observation: ...
+
+    @property
+    def is_primary(self) -> bool: ...
+
+    async def may_be_primary(self) -> bool: ...
+
+    def begin_office(self) -> None: ...
+
+    async def hand_over(self, epoch: int, to: str, limit: float) -> int: ...
+
+    async def take_over(self, epoch: int, by: str) -> None: ...
+
+    async def order_fence(self, is_on: bool) -> None: ...
 
 
 class Orders:
@@ -69,29 +80,77 @@ class Orders:
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
-        self._turn = asyncio.Lock()
+        self._under_way: set[asyncio.Task[int]] = set()
 
     async def carry_out(self, order: contract.Order) -> contract.Outcome:
         limit = order.limit_milliseconds / 1000 or USUAL_LIMIT
         name = order.WhichOneof("order") or ""
+        obeyed = self._hand_over(order, limit) if name == "hand_over" else self._obey(order, name, limit)
+        return await self._outcome_of(name, obeyed, limit)
+
+    async def _obey(self, order: contract.Order, name: str, limit: float) -> None:
+        self._check(order, name)
+        async with asyncio.timeout(limit), self._pod.turn:
+            self._check(order, name)  # another may have come first
+            self._note_primary(order, name)
+            await self._known()[name](order)
+
+    async def _hand_over(self, order: contract.Order, limit: float) -> int:
+        """Goes on when whoever ordered it is gone: after the demotion there is nobody else to end it well."""
+        task = asyncio.create_task(self._hand_over_in_turn(order, limit))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[int]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("the handover did not end well: %s", error)
+
+    async def _hand_over_in_turn(self, order: contract.Order, limit: float) -> int:
+        begun = time.monotonic()
+        async with self._pod.turn:
+            self._check(order, "hand_over")
+            left = max(0.0, begun + limit - time.monotonic())
+            return await self._pod.hand_over(order.epoch, order.hand_over.to, left)
+
+    async def take_over(self, request: contract.TakeOverRequest, peer: str) -> contract.Outcome:
+        """Asked by `peer`, another node of the deployment, which speaks for nobody but itself."""
+
+        async def obey() -> None:
+            by = getattr(request, "from")  # a word of Python
+            if request.pod_uid and request.pod_uid != self._pod.pod_uid:
+                raise Refusal(
+                    "an_order_is_for_one_pod", f"this is pod {self._pod.pod_uid}, not {request.pod_uid}"
+                )
+            if by != peer:
+                raise Refusal("a_node_hands_over_its_own_office", f"{peer} speaks for {by}")
+            async with asyncio.timeout(TAKE_OVER_LIMIT), self._pod.turn:
+                await self._pod.take_over(request.epoch, by)
+
+        return await self._outcome_of("take_over", obey(), TAKE_OVER_LIMIT)
+
+    async def _outcome_of(self, name: str, done: Awaitable[int | None], limit: float) -> contract.Outcome:
         try:
-            self._check(order, name)
-            async with asyncio.timeout(limit), self._turn:
-                self._note_primary(order, name)
-                await self._known()[name](getattr(order, name))
+            pause = await done
         except Refusal as refusal:
+            log.warning("the order %s is refused: %s", name, refusal)
             return self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
+        except Failure as failure:
+            return self._outcome(contract.RESULT_FAILED, f"{name}: {failure}", failure.guard)
         except (Refused, Silent, TimeoutError) as error:
             words = str(error) or f"not done in {limit:.0f} s"
             log.warning("the order %s failed: %s", name, words)
             return self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
         log.info("carried out: %s", name)
-        return self._outcome(contract.RESULT_DONE)
+        outcome = self._outcome(contract.RESULT_DONE)
+        outcome.write_pause_milliseconds = pause or 0
+        return outcome
 
     def _check(self, order: contract.Order, name: str) -> None:
         if order.pod_uid != self._pod.pod_uid:
             raise Refusal("an_order_is_for_one_pod", f"this is pod {self._pod.pod_uid}, not {order.pod_uid}")
-        if name not in self._known():
+        if name not in (*self._known(), "hand_over"):
             raise Refusal("an_order_is_understood", f"this sidecar knows no order {name or 'of that kind'}")
         if order.epoch < self._pod.record.epoch:
             known = self._pod.record.epoch
@@ -99,7 +158,7 @@ class Orders:
                 "no_order_of_an_older_epoch", f"epoch {order.epoch} is over; this node is in {known}"
             )
 
-    def _known(self) -> dict[str, Callable[[Any], Awaitable[None]]]:
+    def _known(self) -> dict[str, Callable[[contract.Order], Awaitable[None]]]:
         return {
             "promote": self._promote,
             "replicate": self._replicate,
@@ -109,6 +168,7 @@ class Orders:
             "shut_down": self._shut_down,
             "fence": self._fence,
             "open_gate": self._open_gate,
+            "note_primary": self._note,
         }
 
     def _server(self) -> Server:
@@ -121,48 +181,60 @@ class Orders:
         """Before it is done: a server that ends right after must not come back as what it was."""
         if name in ("promote", "replicate"):
             self._server()
-            primary = self._pod.node if name == "promote" else order.replicate.primary
-            if order.epoch > self._pod.record.epoch:
-                self._pod.note_record(Record(order.epoch, primary))
-            elif primary != self._pod.record.primary:
-                known = self._pod.record.primary
-                raise Refusal(
-                    "one_primary_per_epoch", f"in epoch {order.epoch} the primary is {known}, not {primary}"
-                )
+            self._note_record(
+                Record(order.epoch, self._pod.node if name == "promote" else order.replicate.primary)
+            )
 
-    async def _promote(self, _order: contract.Promote) -> None:
+    def _note_record(self, wished: Record) -> None:
+        known = self._pod.record
+        if wished.epoch > known.epoch:
+            self._pod.note_record(wished)
+        elif wished.primary != known.primary:
+            raise Refusal(
+                "one_primary_per_epoch",
+                f"in epoch {wished.epoch} the primary is {known.primary}, not {wished.primary}",
+            )
+
+    async def _promote(self, _order: contract.Order) -> None:
+        self._pod.begin_office()
         await self._server().call("REPLICAOF", "NO", "ONE")
 
-    async def _replicate(self, order: contract.Replicate) -> None:
-        await self._server().call("REPLICAOF", *self._pod.address_of(order.primary))
+    async def _replicate(self, order: contract.Order) -> None:
+        await self._server().call("REPLICAOF", *self._pod.address_of(order.replicate.primary))
 
-    async def _set_config(self, order: contract.SetConfig) -> None:
+    async def _note(self, order: contract.Order) -> None:
+        primary = order.note_primary.primary
+        if primary != self._pod.node and await self._pod.may_be_primary():
+            raise Refusal(
+                "a_running_primary_is_not_deposed",
+                f"a server runs here that is, or may be, primary: not {primary}",
+            )
+        self._note_record(Record(order.epoch, primary))
+
+    async def _set_config(self, order: contract.Order) -> None:
         """All or none, by the server itself."""
-        words = [word for pair in sorted(order.directives.items()) for word in pair]
+        words = [word for pair in sorted(order.set_config.directives.items()) for word in pair]
         if words:
-            self._pod.note_directives(order.directives)
+            self._pod.note_directives(order.set_config.directives)
             await self._server().call("CONFIG", "SET", *words)
 
-    async def _load_users(self, _order: contract.LoadUsers) -> None:
+    async def _load_users(self, _order: contract.Order) -> None:
         self._pod.write_users()
         await self._server().call("ACL", "LOAD")
         self._pod.note_users()
 
-    async def _save(self, _order: contract.Save) -> None:
+    async def _save(self, _order: contract.Order) -> None:
         await self._server().call("BGSAVE")
 
-    async def _shut_down(self, _order: contract.ShutDown) -> None:
+    async def _shut_down(self, _order: contract.Order) -> None:
         self._server()
         await self._pod.stop()
 
-    async def _fence(self, order: contract.Fence) -> None:
-        server = self._server()
-        usual = self._pod.directive(FENCE, "0")
-        await server.call("CONFIG", "SET", FENCE, FENCED if order.is_on else usual)
-        if order.is_on:
-            await server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    async def _fence(self, order: contract.Order) -> None:
+        self._server()
+        await self._pod.order_fence(order.fence.is_on)
 
-    async def _open_gate(self, _order: contract.OpenGate) -> None:
+    async def _open_gate(self, _order: contract.Order) -> None:
         if not self._pod.open_gate():
             raise Refusal("a_server_waits_at_the_gate", "no server waits at the gate")
 

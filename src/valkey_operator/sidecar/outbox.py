@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 
@@ -23,6 +24,8 @@ class Outbox:
         self._dropped = 0
         self._filled, self._emptied = asyncio.Event(), asyncio.Event()
         self._emptied.set()
+        # When the operator heard us last, by the monotonic clock.
+        self.heard_at = -math.inf
 
     def tell(self, kind: contract.Event.Kind, message: str) -> None:
         # No two have the same time, by which the operator knows one that comes twice.
@@ -41,6 +44,7 @@ class Outbox:
 
     def acknowledged(self, events: list[contract.Event]) -> None:
         """These have arrived; some may have been dropped, and others have come, since they were sent."""
+        self.heard_at = time.monotonic()
         while events and self._events and self._events[0].at <= events[-1].at:
             self._events.popleft()
         if self._dropped:

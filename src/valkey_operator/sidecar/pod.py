@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from valkey_operator import __version__
-from valkey_operator.contract.channel import PORT
 from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
@@ -19,6 +20,10 @@ from valkey_operator.sidecar import files, gate, metrics, modules, observer
 from valkey_operator.sidecar.changes import Changes
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
+from valkey_operator.sidecar.fence import Fence
+from valkey_operator.sidecar.handing import Handing
+from valkey_operator.sidecar.lease import Lease
+from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
@@ -45,7 +50,11 @@ class Pod:
     """The pod this sidecar is in."""
 
     def __init__(
-        self, settings: SidecarSettings, tell: Tell, shown: Callable[[], contract.Fingerprints]
+        self,
+        settings: SidecarSettings,
+        tell: Tell,
+        shown: Callable[[], contract.Fingerprints],
+        heard_at: Callable[[], float] = lambda: -math.inf,
     ) -> None:
         self._settings = settings
         self._tell = tell
@@ -55,8 +64,14 @@ class Pod:
         self._volume = Volume(settings.data)
         self._door = Door(settings.run)
         scope = Scope(settings.namespace, settings.kind, settings.deployment, settings.trust_domain)
-        self._members = Members(scope, settings.identity, lambda node: (self.address_of(node)[0], PORT))
+        self.members = Members(scope, settings.identity, settings.sidecar_of)
+        # One at a time: orders, and what the pod does for the same ends by itself.
+        self.turn = asyncio.Lock()
+        self.lease = Lease()
+        self._handing = Handing(self, self.members)
+        self._leaving = Leaving(self, heard_at)
         self._server: LivingServer | None = None
+        self._fence: Fence | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
         self._waits_for = "the server's container has not started yet"
@@ -89,6 +104,7 @@ class Pod:
         socket = self._settings.run / files.SOCKET
         self._config = LiveConfig(self._settings)
         self._server = LivingServer(process, socket, USER, password, self._follow)
+        self._fence = Fence(self._server, self.directive)
         self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
@@ -110,6 +126,7 @@ class Pod:
     async def _follow_config(self, server: LivingServer) -> None:
         """What cannot be set now is tried again with the next look."""
         try:
+            await self.fence.look()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
             in_force = files.kept(self._config.directives)
@@ -156,6 +173,9 @@ class Pod:
         self._noticed = None
         self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
         self._opened_by = verdict.rule
+        if verdict.primary == self._settings.node:
+            # Counted from here: what a long load leaves of it is for the lease to say.
+            self.begin_office()
         role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
 
@@ -165,17 +185,18 @@ class Pod:
 
     async def _start(self) -> Start:
         """Looked at anew each time: the record and the members may be others by now."""
-        node, members = self._settings.node, self._told().get("members", [])
         start = Start(
-            node,
+            self._settings.node,
             self.record,
             self._volume.seen(appendonly=self._wanted().appendonly),
-            {name: Silence() for name in members if name != node},
+            dict.fromkeys(sorted(self.others), Silence()),
             self._volume.lineage,
             self._is_allowed,
         )
         if gate.needs_members(start):
-            return replace(start, members=await self._members.ask(start.members))
+            members = await self.members.ask(start.members)
+            # Another primary may have been noted while they were asked.
+            return replace(start, members=members, record=self.record, is_allowed=self._is_allowed)
         return start
 
     def _wanted(self) -> Kept:
@@ -228,8 +249,50 @@ class Pod:
     def note_record(self, record: Record) -> None:
         self._volume.note_record(record)
 
+    @property
+    def others(self) -> frozenset[str]:
+        """Every other node that holds the same data."""
+        return frozenset(self._told().get("members", [])) - {self._settings.node}
+
     def running_server(self) -> LivingServer | None:
         return self._server
+
+    @property
+    def fence(self) -> Fence:
+        """Of the server that runs, or of the last one."""
+        assert self._fence is not None, "no server was started yet"
+        return self._fence
+
+    @property
+    def _is_fenced(self) -> bool:
+        return self._server is not None and self.fence.is_up
+
+    @property
+    def is_primary(self) -> bool:
+        """As the server said last."""
+        info = self._server.info if self._server is not None else None
+        return info is not None and info.get("role") == "master"
+
+    async def may_be_primary(self) -> bool:
+        """Asked at this moment; a server that runs and does not answer may be anything."""
+        if self._server is not None:
+            await self._server.look_now()
+        return self.is_primary or (self._server is not None and self._server.info is None)
+
+    def begin_office(self) -> None:
+        """This node is about to be primary, and was allowed to."""
+        self.lease.begin(time.monotonic())
+
+    async def hand_over(self, epoch: int, to: str, limit: float) -> int:
+        return await self._handing.hand_over(epoch, to, limit)
+
+    async def take_over(self, epoch: int, by: str) -> None:
+        await self._handing.take_over(epoch, by)
+
+    async def order_fence(self, is_on: bool) -> None:
+        await self.fence.order(is_on)
+        if is_on:
+            await self.fence.drop_clients()
 
     async def server_is_gone(self) -> None:
         """Returns when no server runs, and that has been told."""
@@ -247,7 +310,14 @@ class Pod:
             gate_is_open=server is not None,
             gate_is_asked=self._is_asked,
             server_is_up=server is not None and server.info is not None,
+            is_fenced=self._is_fenced,
         )
+
+    async def observe_now(self) -> contract.Observation:
+        """With what the server says at this moment; one that does not say it within a second does not answer."""
+        if self._server is not None:
+            await self._server.look_now()
+        return self.observe()
 
     def observe(self) -> contract.Observation:
         self._sequence += 1
@@ -275,6 +345,7 @@ class Pod:
                 refused=self._config.refused,
             ),
             not_ready=self.why_not_ready() or "",
+            is_fenced=self._is_fenced,
         )
 
     def _fingerprints(self) -> contract.Fingerprints:
@@ -294,7 +365,7 @@ class Pod:
         return self._is_allowed
 
     def address_of(self, node: str) -> tuple[str, int]:
-        return f"{node}.{self._settings.namespace}.svc", 6379
+        return self._settings.server_of(node)
 
     def write_users(self) -> None:
         files.write_users(self._settings)
@@ -306,14 +377,27 @@ class Pod:
         """What the rendered configuration says."""
         return files.directives(self._settings).get(name, otherwise)
 
-    async def stop(self) -> None:
-        """Before the pod goes: a server that ends by this order, without an error, has stopped cleanly."""
-        self.counts.add(Count.HANDOVERS)
+    @property
+    def is_kept_on_disk(self) -> bool:
+        """What the server holds can be loaded again after a clean stop."""
+        return self._volume.kept.snapshots or self._volume.kept.appendonly
+
+    async def leave(self) -> None:
+        """Before the pod goes: a primary hands over, if there is somebody, and then the server is stopped."""
+        begun = time.monotonic()
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
+        if self.others:
+            await self._leaving.leave_office()
+        async with self.turn:
+            await self.stop(STOP_LIMIT - (time.monotonic() - begun))
+
+    async def stop(self, limit: float = STOP_LIMIT) -> None:
+        """A server that ends by this order, without an error, has stopped cleanly."""
+        self.counts.add(Count.HANDOVERS)
         server, kept = self._server, self._volume.kept
         if server is None:
             return
         # By name: what a person has set on the running server must not decide whether data is saved.
-        if await server.shut_down(STOP_LIMIT, *(("SAVE",) if kept.snapshots else ())):
+        if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())):
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")

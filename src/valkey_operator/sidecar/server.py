@@ -16,6 +16,8 @@ from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused,
 PERIOD = 1.0
 # Right after its start it is asked more often: a node is usable when it answers, not when a period ends.
 EAGER = 0.02
+# For somebody who wants to know it at this moment.
+AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
 GOODBYE = 10.0
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
@@ -41,6 +43,7 @@ class LivingServer:
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
         self._is_listed = False
 
     async def watch(self) -> None:
@@ -69,15 +72,22 @@ class LivingServer:
             log.debug("the server does not answer: %s", error)
             self.info = None
 
+    async def look_now(self) -> None:
+        """For somebody who decides by it: what it said up to a second ago is not good enough."""
+        try:
+            async with asyncio.timeout(AT_ONCE):
+                await self.look()
+        except TimeoutError:
+            log.debug("the server does not answer at once")
+            self.info = None
+
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
-        if self._connection is None:
-            self._connection = await Connection.open(self._socket, self._user, self._password)
-        try:
-            return await self._connection.call(*words, limit=limit)
-        except Silent:
-            self._connection = None
-            raise
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed:
+                self._connection = await Connection.open(self._socket, self._user, self._password)
+            connection = self._connection
+        return await connection.call(*words, limit=limit)
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.

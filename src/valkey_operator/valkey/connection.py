@@ -48,7 +48,11 @@ class Connection:
         except (OSError, TimeoutError) as error:
             raise Silent(f"{path}: {str(error) or 'no answer in time'}") from None
         if user:
-            await opened.call("AUTH", user, password)
+            try:
+                await opened.call("AUTH", user, password)
+            except Refused:
+                opened.close()
+                raise
         return opened
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
@@ -82,6 +86,10 @@ class Connection:
                 raise EOFError("the server closed the connection")
             self._parser.feed(content)
         return answer
+
+    @property
+    def is_closed(self) -> bool:
+        return self._writer.is_closing()
 
     def close(self) -> None:
         self._writer.close()

@@ -401,16 +401,18 @@ class ResetNode(_message.Message):
     def __init__(self) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("result", "message", "guard", "observation")
+    __slots__ = ("result", "message", "guard", "observation", "write_pause_milliseconds")
     RESULT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GUARD_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    WRITE_PAUSE_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     result: Result
     message: str
     guard: str
     observation: Observation
-    def __init__(self, result: _Optional[_Union[Result, str]] = ..., message: _Optional[str] = ..., guard: _Optional[str] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
+    write_pause_milliseconds: int
+    def __init__(self, result: _Optional[_Union[Result, str]] = ..., message: _Optional[str] = ..., guard: _Optional[str] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ..., write_pause_milliseconds: _Optional[int] = ...) -> None: ...
 
 class LeaseQuestion(_message.Message):
     __slots__ = ("pod_uid", "epoch", "primary")

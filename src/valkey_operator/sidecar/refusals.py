@@ -1,0 +1,19 @@
+"""Why something that was asked of this sidecar is not done; each with the name of the rule that says so."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """Nothing was changed; `guard` is the rule that said no."""
+
+    def __init__(self, guard: str, message: str) -> None:
+        super().__init__(message)
+        self.guard = guard
+
+
+class Failure(Exception):
+    """It was begun and did not end well; `guard` is the rule that ended it."""
+
+    def __init__(self, guard: str, message: str) -> None:
+        super().__init__(message)
+        self.guard = guard
