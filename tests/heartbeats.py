@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tests.mtls import ISSUING, material, node
 from tests.pki import NODE, OPERATOR
 from valkey_operator.contract.heartbeat import Address
+from valkey_operator.contract.identity import NodeIdentity
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key
@@ -65,10 +66,19 @@ class Operator:
         self.heard.append(after)
         self.events.extend(events)
 
+    def grant(self, identity: NodeIdentity, _request: contract.LeaseRequest) -> contract.LeaseGrant | str:
+        return self.grants.get(identity.node, f"{identity.node} is not the primary")
+
     async def start(self) -> None:
         self._open = AsyncExitStack()
         serving = heartbeats.opened(
-            self.credentials, self.lead, self.pods.get, self.observations, self.port, self.address.host
+            self.credentials,
+            self.lead,
+            self.pods.get,
+            self.observations,
+            self.grant,
+            self.port,
+            self.address.host,
         )
         self.port = await self._open.enter_async_context(serving)
 

@@ -59,7 +59,9 @@ class Pod:
     asks_at: float = 0.0
 
     def record(self) -> Record:
-        return max(self.volume.record, Record(self.told.epoch, self.told.primary), key=lambda each: each.epoch)
+        return max(
+            self.volume.record, Record(self.told.epoch, self.told.primary), key=lambda each: each.epoch
+        )
 
 
 @dataclass
@@ -136,7 +138,12 @@ class World:
         """SHUTDOWN takes no writes any more and waits for replicas that are linked."""
         for other in self.nodes.values():
             server = other.server
-            if server is not None and server.follows == node.name and server.link_is_up and pod.server is not None:
+            if (
+                server is not None
+                and server.follows == node.name
+                and server.link_is_up
+                and pod.server is not None
+            ):
                 server.log = list(pod.server.log)
         if pod.server is not None and self.keeps_data:
             node.volume.log, node.volume.history = list(pod.server.log), pod.server.history
@@ -174,7 +181,12 @@ class World:
         names = [name for name in pod.told.members if name != node.name]
         members = {name: self.answer(node, name) for name in names}
         start = Start(
-            node.name, pod.record(), self.disk(node.volume), members, Lineage(node.volume.history), pod.is_allowed
+            node.name,
+            pod.record(),
+            self.disk(node.volume),
+            members,
+            Lineage(node.volume.history),
+            pod.is_allowed,
         )
         verdict = gate.decide(start)
         if isinstance(verdict, gate.Closed):
@@ -195,7 +207,9 @@ class World:
         server = node.server
         if server is None or server.log:
             return
-        full = [n.name for n in self.nodes.values() if n is not node and n.server is not None and n.server.log]
+        full = [
+            n.name for n in self.nodes.values() if n is not node and n.server is not None and n.server.log
+        ]
         assert not full, self.failed(f"{node.name} leads empty, {full} are full")
 
     def promote(self, node: Node) -> None:
@@ -256,7 +270,9 @@ class World:
             return
         is_part = server.log == source.log[: len(server.log)]
         if not is_part:
-            self.tell(f"{node.name} takes a whole copy of {server.follows}: {len(source.log)} for {len(server.log)}")
+            self.tell(
+                f"{node.name} takes a whole copy of {server.follows}: {len(source.log)} for {len(server.log)}"
+            )
             server.log = list(source.log)
         count = self.dice.choice([0, 1, 1000])
         server.log += source.log[len(server.log) : len(server.log) + count]
@@ -299,5 +315,3 @@ class World:
 
     def failed(self, what: str) -> str:
         return "\n".join([*self.story[-160:], what])
-
-

@@ -38,7 +38,7 @@ async def converge(way: Access, namespace: str) -> None:
     async with Client(way, limit=2) as client:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
-        world = World.of(settings, client, runtime, Recorder(client, "test", "test"))
+        world = World.of(settings, client, runtime, Recorder(client, "test", "test"), lambda: 0.0)
         made = controllers(world, Hearing(world, Leadership(client, Key(namespace, "test"), "test")))
         for controller in made:
             runtime.add(controller)

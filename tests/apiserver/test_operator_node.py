@@ -53,6 +53,9 @@ class Sidecar:
         self.says.sequence += 1
         return self.says
 
+    async def act(self, _node: Custom, _pod: Pod, order: contract.Order) -> contract.Outcome:
+        raise Unanswered(f"nobody carries out {order.WhichOneof('order')}")
+
 
 class Place:
     """One Valkey in a namespace of its own, and the controllers that look after it."""
@@ -63,7 +66,7 @@ class Place:
         self.heard = 0
         self.nodes = NodeController(world, sidecar)
         roots = RootController(world)
-        made = (self.nodes, ValkeyController(world), roots, CertificateController(world, roots))
+        made = (self.nodes, ValkeyController(world, sidecar), roots, CertificateController(world, roots))
         self.controllers = [each.controller for each in made]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -114,7 +117,7 @@ async def looked_after(cluster: Cluster, namespace: str) -> AsyncIterator[Place]
     async with Client(way) as client:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
-        world = World.of(settings, client, runtime, Recorder(client, "test", "test"))
+        world = World.of(settings, client, runtime, Recorder(client, "test", "test"), lambda: 0.0)
         place = Place(cluster, namespace, world, Sidecar())
         for controller in place.controllers:
             runtime.add(controller)

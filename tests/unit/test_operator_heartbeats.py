@@ -227,7 +227,7 @@ async def test_a_standby_that_sends_on_logs_nothing(caplog: pytest.LogCaptureFix
 
 async def test_the_memory_of_mistakes_is_bounded(leader: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "MOST_WARNINGS", 3)
-    made = heartbeats.Heartbeats(leader.lead, leader.pods.get, leader.observations, "valkey.io")
+    made = heartbeats.Heartbeats(leader.lead, leader.pods.get, leader.observations, leader.grant, "valkey.io")
     for number in range(10):
         made._warn("somebody", f"mistake {number}")
     assert len(made._warned) <= 3

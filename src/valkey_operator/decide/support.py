@@ -31,11 +31,8 @@ def refusal(deployment: Deployment) -> Refusal | None:
 def _not_yet(deployment: Deployment) -> list[str]:
     """Asked for in good faith, and not built: said, not ignored."""
     asked = {
-        "spec.replicas other than 1": deployment.value("replicas", 1) != 1,
         "spec.tls": bool(deployment.value("tls.enabled") or deployment.value("tls.policyRef")),
         "spec.auth": any(deployment.value(f"auth.{name}") for name in ("aclRef", "password", "acl")),
         "spec.sentinel": bool(deployment.value("sentinel")),
-        "spec.exporter": bool(deployment.value("exporter.enabled")),
-        "spec.readService": bool(deployment.value("readService.enabled")),
     }
     return [name for name, is_asked in asked.items() if is_asked]

@@ -51,7 +51,7 @@ class Leadership:
         self._client = client
         self._key = key
         self._duration, self._margin = duration, duration / 5
-        self._until = float("-inf")
+        self._until = self._since = float("-inf")
         selection = Selection(fields=f"metadata.name={key.name}")
         self._informer = Informer(client, LEASES, Lease, (key.namespace,), selection)
         self._informer.store.on_change(self._saw)
@@ -66,6 +66,10 @@ class Leadership:
     @property
     def leads(self) -> bool:
         return now() < self._until
+
+    def leads_for(self) -> float:
+        """Seconds since it began to lead; 0 while it does not."""
+        return now() - self._since if self.leads else 0.0
 
     def time_left(self) -> float:
         left = self._until - now()
@@ -89,6 +93,7 @@ class Leadership:
     async def _lead(self, work: Callable[[], Awaitable[None]]) -> bool:
         """True when the work has ended by itself, False when the lead was lost."""
         log.info("%s leads", self.identity)
+        self._since = now()
         metrics.LEADER.set(1)
         working = asyncio.ensure_future(work())
         renewing = asyncio.create_task(self._renew(), name="renew the lease")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from valkey_operator.contract.channel import PORT, Unanswered, answered, opened
 from valkey_operator.contract.identity import KINDS, NodeIdentity, Scope
@@ -23,6 +24,14 @@ ORDER_LIMIT = 10.0
 AT_ONCE = 64
 
 
+class Caller(Protocol):
+    """Who can ask sidecars and order them."""
+
+    async def observe(self, node: Custom, pod: Pod) -> contract.Observation: ...
+
+    async def act(self, node: Custom, pod: Pod, order: contract.Order) -> contract.Outcome: ...
+
+
 class Sidecars:
     """All of them. Without credentials, as before the first certificate is there, nobody is asked."""
 
@@ -36,7 +45,7 @@ class Sidecars:
 
     async def observe(self, node: Custom, pod: Pod) -> contract.Observation:
         """What the sidecar of this very pod sees."""
-        request = contract.ObserveRequest(pod_uid=pod.metadata.uid)
+        request = contract.ObserveRequest(pod_uid=pod.metadata.uid, fresh=True)
         async with self._calling(node, pod) as stub:
             seen: contract.Observation = await answered(stub.Observe(request), OBSERVE_LIMIT)
         return seen

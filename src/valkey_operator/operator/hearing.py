@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from valkey_operator.contract.identity import NodeIdentity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.operator import heartbeats
 from valkey_operator.operator.calls import identity_of
-from valkey_operator.operator.heartbeats import CurrentPod, Leadership
+from valkey_operator.operator.heartbeats import CurrentPod, Grant, Leadership
 from valkey_operator.operator.node import is_managed
 from valkey_operator.operator.observations import Events
 from valkey_operator.operator.world import BY_NODE, World
@@ -24,6 +25,7 @@ class Hearing:
     def __init__(self, world: World, leadership: Leadership) -> None:
         self._world, self._leadership = world, leadership
         self._wake: list[Callable[[Key], None]] = []
+        self.grant: Grant = lambda identity, _request: f"nobody grants {identity} anything"
         world.observations.on_change(self._heard)
         world.caches.nodes.store.on_change(self._node_changed)
 
@@ -34,10 +36,18 @@ class Hearing:
         credentials = await self._world.identity.wait()
         settings, observations = self._world.settings, self._world.observations
         async with heartbeats.opened(
-            credentials, self._leadership, self.current_pod, observations, trust_domain=settings.trust_domain
+            credentials,
+            self._leadership,
+            self.current_pod,
+            observations,
+            self._answer,
+            trust_domain=settings.trust_domain,
         ) as port:
             log.info("listens to sidecars on port %d", port)
             await asyncio.get_running_loop().create_future()  # until cancelled
+
+    def _answer(self, identity: NodeIdentity, request: contract.LeaseRequest) -> contract.LeaseGrant | str:
+        return self.grant(identity, request)
 
     def current_pod(self, key: Key) -> CurrentPod | None:
         node = self._world.caches.nodes.store.get(key)

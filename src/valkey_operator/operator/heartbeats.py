@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
 from google.protobuf.message import DecodeError
 
 from valkey_operator.contract.channel import LARGEST
-from valkey_operator.contract.heartbeat import LEADER, PATH, PORT, Address, is_ip_address
+from valkey_operator.contract.heartbeat import LEADER, LEASE, PATH, PORT, Address, is_ip_address
 from valkey_operator.contract.identity import TRUST_DOMAIN, Identity, NodeIdentity
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -53,6 +53,8 @@ class CurrentPod(NamedTuple):
 
 # None when the node is not known, or has no pod, or more than one.
 FindPod = Callable[[Key], CurrentPod | None]
+# The answer to a primary that asks how long it may write, or why there is none.
+Grant = Callable[[NodeIdentity, contract.LeaseRequest], contract.LeaseGrant | str]
 
 
 def opened(
@@ -60,15 +62,17 @@ def opened(
     leadership: Leadership,
     current_pod: FindPod,
     observations: Observations,
+    grant: Grant,
     port: int = PORT,
     host: str = "",
     trust_domain: str = TRUST_DOMAIN,
 ) -> AbstractAsyncContextManager[int]:
     """Serves inside `async with`, which yields the port."""
-    heartbeats = Heartbeats(leadership, current_pod, observations, trust_domain)
+    heartbeats = Heartbeats(leadership, current_pod, observations, grant, trust_domain)
     credentials.on_refusal = heartbeats.handshake_failed
     app = web.Application(client_max_size=LARGEST)
     app.router.add_post(PATH, heartbeats.answer)
+    app.router.add_post(LEASE, heartbeats.answer_lease)
     return serving.opened(app, host, port, credentials.server_context())
 
 
@@ -76,6 +80,10 @@ def pod_address(identity: str) -> str:
     """The address in a leader's identity, `<pod>_<address>_<random>`; empty where it has none."""
     parts = identity.split("_")
     return parts[1] if len(parts) == 3 and is_ip_address(parts[1]) else ""
+
+
+Take = Callable[[NodeIdentity, web.Request], Awaitable[bytes]]
+T = TypeVar("T", contract.Heartbeat, contract.LeaseRequest)
 
 
 class _Refused(Exception):
@@ -88,24 +96,46 @@ class Heartbeats:
     """Checks who speaks, for which pod, and whether it is news; then passes it on."""
 
     def __init__(
-        self, leadership: Leadership, current_pod: FindPod, observations: Observations, trust_domain: str
-    ) -> None:
-        self._leadership, self._current_pod = leadership, current_pod
+        self, leadership: Leadership, current_pod: FindPod, observations: Observations, grant: Grant,
+        trust_domain: str,
+    ) -> None:  # fmt: skip
+        self._leadership, self._current_pod, self._grant = leadership, current_pod, grant
         self._observations, self._trust_domain = observations, trust_domain
         self._warned: set[tuple[str, str]] = set()
 
     async def answer(self, request: web.Request) -> web.Response:
+        return await self._answered(request, self._hear)
+
+    async def answer_lease(self, request: web.Request) -> web.Response:
+        return await self._answered(request, self._lease)
+
+    async def _answered(self, request: web.Request, take: Take) -> web.Response:
         peer = _peer(request)
         try:
             node = self._node(peer)
             self._check_lead(request)
-            heartbeat = await _heartbeat(request)
-            self._take(node, heartbeat)
+            answer = await take(node, request)
         except _Refused as refused:
             if refused.status < 500 and refused.status != 421:
                 self._warn(str(peer), refused.sentence)
             return web.Response(status=refused.status, text=f"{refused.sentence}\n", headers=refused.headers)
-        return web.Response(body=contract.HeartbeatAnswer().SerializeToString(), content_type=PROTOBUF)
+        return web.Response(body=answer, content_type=PROTOBUF)
+
+    async def _hear(self, node: NodeIdentity, request: web.Request) -> bytes:
+        self._take(node, await _heartbeat(request))
+        return contract.HeartbeatAnswer().SerializeToString()
+
+    async def _lease(self, node: NodeIdentity, request: web.Request) -> bytes:
+        asked = await _read(request, contract.LeaseRequest, "lease request")
+        if asked.node != node.node:
+            raise _Refused(403, f"{node} does not ask for node {_quoted(asked.node)}")
+        current = self._current_pod(Key(node.namespace, node.node))
+        if current is None or current.identity != node or current.uid != asked.pod_uid:
+            raise _Refused(409, f"this is not the pod of node {node.node}, as far as the operator sees")
+        answer = self._grant(node, asked)
+        if isinstance(answer, str):
+            raise _Refused(409, answer)
+        return answer.SerializeToString()
 
     def handshake_failed(self, refusal: Refusal) -> None:
         self._warn("a client", str(refusal))
@@ -160,26 +190,27 @@ def _peer(request: web.Request) -> Identity | Refusal:
 
 
 async def _heartbeat(request: web.Request) -> contract.Heartbeat:
-    if (request.content_length or 0) > LARGEST:
-        raise _too_large()
-    try:
-        async with asyncio.timeout(LIMIT):
-            heartbeat = contract.Heartbeat.FromString(await request.read())
-    except TimeoutError:
-        raise _Refused(408, f"the heartbeat did not arrive within {LIMIT:.0f} s") from None
-    except ConnectionError:
-        raise _Refused(400, "the connection ended before all of the heartbeat had arrived") from None
-    except web.HTTPRequestEntityTooLarge:
-        raise _too_large() from None
-    except DecodeError:
-        raise _Refused(400, "the body is no heartbeat in protobuf") from None
+    heartbeat = await _read(request, contract.Heartbeat, "heartbeat")
     if not heartbeat.HasField("observation"):
         raise _Refused(400, "the heartbeat holds no observation")
     return heartbeat
 
 
-def _too_large() -> _Refused:
-    return _Refused(413, f"the heartbeat has more than {LARGEST} bytes")
+async def _read(request: web.Request, type_: type[T], what: str) -> T:
+    too_large = _Refused(413, f"the {what} has more than {LARGEST} bytes")
+    if (request.content_length or 0) > LARGEST:
+        raise too_large
+    try:
+        async with asyncio.timeout(LIMIT):
+            return type_.FromString(await request.read())
+    except TimeoutError:
+        raise _Refused(408, f"the {what} did not arrive within {LIMIT:.0f} s") from None
+    except ConnectionError:
+        raise _Refused(400, f"the connection ended before all of the {what} had arrived") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large from None
+    except DecodeError:
+        raise _Refused(400, f"the body is no {what} in protobuf") from None
 
 
 def _quoted(text: str) -> str:

@@ -30,7 +30,7 @@ async def run(settings: OperatorSettings) -> None:
         async with Client(way, fence=leadership) as client:
             runtime = Runtime(client, leadership)
             recorder = Recorder(client, MANAGER, settings.identity)
-            world = World.of(settings, client, runtime, recorder)
+            world = World.of(settings, client, runtime, recorder, leadership.leads_for)
             runtime.beside(recorder.run)
             hearing = Hearing(world, leadership)
             runtime.beside(hearing.run)
@@ -44,10 +44,12 @@ def controllers(world: World, hearing: Hearing) -> list[Controller]:
     """All of them, each woken by what it watches and by what sidecars say."""
     roots = RootController(world)
     certificates = CertificateController(world, roots)
-    nodes = NodeController(world, Sidecars(lambda: world.identity.credentials, world.settings.trust_domain))
-    hearing.wakes(certificates.wake)
-    hearing.wakes(nodes.controller.wake)
-    made = (roots, certificates, nodes, ValkeyController(world))
+    sidecars = Sidecars(lambda: world.identity.credentials, world.settings.trust_domain)
+    nodes, valkeys = NodeController(world, sidecars), ValkeyController(world, sidecars)
+    for wake in (certificates.wake, nodes.controller.wake, valkeys.wake):
+        hearing.wakes(wake)
+    hearing.grant = valkeys.leases.answer
+    made = (roots, certificates, nodes, valkeys)
     return [each.controller for each in made]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
@@ -23,6 +23,7 @@ from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.ownership import Difference
 from valkey_operator.kube.writer import ManagedT
+from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.node_status import Findings, is_deployment, status
 from valkey_operator.operator.pod_changes import PodChanges
@@ -38,16 +39,10 @@ SOON = 2.0
 log = logging.getLogger(__name__)
 
 
-class Observer(Protocol):
-    """Asks a sidecar; `calls.Sidecars` is one."""
-
-    async def observe(self, node: Custom, pod: Pod) -> contract.Observation: ...
-
-
 class NodeController:
     """Makes what a ValkeyNode asks for; has no opinion on topology."""
 
-    def __init__(self, world: World, sidecars: Observer) -> None:
+    def __init__(self, world: World, sidecars: Caller) -> None:
         self._world = world
         self._sidecars = sidecars
         self._changes = PodChanges(world)

@@ -36,7 +36,21 @@ class Container(Fields, frozen=True, gc=False):
     resources: Resources = Resources()
 
 
+class Waiting(Vocabulary, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(Fields, frozen=True, gc=False):
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(Container, frozen=True, gc=False):
+    state: ContainerState = ContainerState()
+
+
 class PodSpec(Fields, frozen=True, gc=False):
+    node_name: str = ""
     containers: tuple[Container, ...] = ()
 
 
@@ -45,7 +59,8 @@ class PodStatus(Fields, frozen=True, gc=False):
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: str = ""
     conditions: tuple[PodCondition, ...] = ()
-    container_statuses: tuple[Container, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Object, frozen=True, gc=False):
@@ -55,6 +70,15 @@ class Pod(Object, frozen=True, gc=False):
     @property
     def is_ready(self) -> bool:
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+    @property
+    def fault(self) -> str:
+        """Why a container does not come up, in a sentence; empty while nothing is known to be wrong."""
+        for each in (*self.status.init_container_statuses, *self.status.container_statuses):
+            waiting = each.state.waiting
+            if waiting is not None and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+                return f"container {each.name} waits: {waiting.reason} {waiting.message}".strip()
+        return ""
 
 
 class Requested(Fields, frozen=True, gc=False):

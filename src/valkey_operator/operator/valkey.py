@@ -1,183 +1,209 @@
-"""A Valkey: for now of one pod. Its users' Secret, its node, the Service that clients use, and its status."""
+"""A Valkey: one primary and its replicas. Sees, lets `decide` plan, carries the plan out step by step, reports."""
 
 from __future__ import annotations
 
-import base64
+import asyncio
+import logging
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
-from valkey_operator.api.reasons import ConditionType, Reason
-from valkey_operator.api.status import State
-from valkey_operator.decide import restart
-from valkey_operator.decide.conditions import Condition, conditions
-from valkey_operator.decide.support import Refusal, refusal
+from valkey_operator.contract.channel import Unanswered
+from valkey_operator.decide.instance import Plan, plan
+from valkey_operator.decide.support import refusal
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, ManagedObject, Object
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.instance import Lease, SeenInstance
+from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.calm import Calm
-from valkey_operator.operator.seen import VALKEY_NODES, Custom
-from valkey_operator.operator.world import BY_DEPLOYMENT, World
-from valkey_operator.render import marks, users
+from valkey_operator.operator.instance_report import refused_status, status
+from valkey_operator.operator.instance_seen import Sight
+from valkey_operator.operator.instance_steps import Failed, Steps
+from valkey_operator.operator.leases import Leases
+from valkey_operator.operator.memory import Memory
+from valkey_operator.operator.seen import Custom
+from valkey_operator.operator.world import World
+from valkey_operator.render import connection, disruption, marks, service, system_users, users
 from valkey_operator.render.node import valkey_node
-from valkey_operator.render.pod import OperatorPlace
-from valkey_operator.render.service import primary_service
 
 RESYNC = 600.0
-FIRST_EPOCH = 1
+SOON = 1.0
+log = logging.getLogger(__name__)
 
 
 class ValkeyController:
-    """Observes one Valkey, decides whether it may act, makes what is missing, reports."""
+    """Keyed by Valkey."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, sidecars: Caller) -> None:
+        self._world, self._sidecars = world, sidecars
+        self.memory = Memory(self._primary_of)
+        self._sight = Sight(world, self.memory)
+        self.leases = Leases(self._known, self.memory.now, world.leads_for)
+        self._steps = Steps(world, sidecars, self._sight)
         self._calm = Calm()
+        world.observations.on_change(self.memory.hear)
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
-        self.controller.watches(world.caches.valkeys, itself)
-        self.controller.watches(world.caches.defaults, self._concerned)
-        self.controller.watches(world.caches.nodes, label(marks.CLUSTER))
-        self.controller.watches(world.caches.services, label(marks.CLUSTER))
-        self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
+        self.leases.on_change = self.controller.wake
+        caches = world.caches
+        self.controller.watches(caches.valkeys, itself)
+        self.controller.watches(caches.defaults, self._concerned)
+        self.controller.watches(caches.nodes, label(marks.CLUSTER))
+        self.controller.watches(caches.pods, label(marks.CLUSTER))
+        for made in (caches.services, caches.secrets, caches.budgets):
+            self.controller.watches(made, label(marks.CLUSTER))
+
+    def wake(self, node: Key) -> None:
+        """A sidecar has said something new."""
+        found = self._world.caches.nodes.store.get(node)
+        for key in label(marks.CLUSTER)(found) if found else ():
+            self.controller.wake(key)
 
     async def reconcile(self, key: Key) -> Again:
-        seen = self._world.caches.valkeys.store.get(key)
-        if seen is None or seen.metadata.deletion_timestamp:
+        item = self._world.caches.valkeys.store.get(key)
+        if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
             return None
-        deployment = self._world.deployments.of("Valkey", seen)
+        deployment = self._world.deployments.of("Valkey", item)
         refused = refusal(deployment)
-        waits = ""
-        if refused is None and not deployment.value("paused"):
-            await self._make(deployment)
-            waits = await self._restart(deployment)
-        return await self._report(seen, deployment, refused, waits)
+        if refused is not None:
+            await self._write(item, refused_status(item, refused, datetime.now(UTC)))
+            return RESYNC
+        if not deployment.value("paused"):
+            await self._make(item, deployment)
+        return await self._look(item, deployment)
 
-    async def _make(self, deployment: Deployment) -> None:
-        writer, caches, primary = self._world.writer, self._world.caches, _primary(deployment)
+    async def _look(self, item: Custom, deployment: Deployment) -> Again:
+        seen, found = await self._planned(item, deployment)
+        problem, again = "", found.again
+        try:
+            for action in found.actions:
+                item = await self._steps.carry_out(action, item, deployment, seen)
+        except Failed as why:
+            problem, again = str(why), SOON
+            log.warning("%s", why)
+        pause = await self._report(item, deployment, found, problem)
+        if found.actions:
+            again = min(again or SOON, SOON)
+        return min(each for each in (again, pause, RESYNC) if each is not None)
+
+    async def _planned(self, item: Custom, deployment: Deployment) -> tuple[SeenInstance, Plan]:
+        """Those who must be asked first are asked, all at once."""
+        seen = self._see(item, deployment)
+        found = plan(seen, datetime.now(UTC))
+        if found.ask:
+            answers = await asyncio.gather(*(self._ask(item.key, name) for name in found.ask))
+            answered = dict(zip(found.ask, answers, strict=True))
+            seen = self._sight.see(item, deployment, self._lease(item), answered)
+            found = plan(seen, datetime.now(UTC))
+        return seen, found
+
+    async def _ask(self, deployment: Key, name: str) -> bool:
+        node = self._world.caches.nodes.store.get(Key(deployment.namespace, name))
+        pod = self._sight.pod(node) if node is not None else None
+        if node is None or pod is None:
+            return False
+        try:
+            observation = await self._sidecars.observe(node, pod)
+        except Unanswered as why:
+            log.info("%s does not answer: %s", name, why)
+            return False
+        self._world.observations.take(node.key, observation)
+        return True
+
+    def _see(self, item: Custom, deployment: Deployment) -> SeenInstance:
+        return self._sight.see(item, deployment, self._lease(item))
+
+    def _lease(self, item: Custom) -> Lease:
+        return self.leases.of(item.key, item.status.get("primary", ""))
+
+    def _known(self, key: Key) -> SeenInstance | None:
+        item = self._world.caches.valkeys.store.get(key)
+        if item is None:
+            return None
+        return self._see(item, self._world.deployments.of("Valkey", item))
+
+    def _primary_of(self, node: Key) -> Key | None:
+        found = self._world.caches.nodes.store.get(node)
+        for key in label(marks.CLUSTER)(found) if found else ():
+            item = self._world.caches.valkeys.store.get(key)
+            primary = item.status.get("primary") if item else None
+            return Key(node.namespace, primary) if primary else None
+        return None
+
+    async def _make(self, item: Custom, deployment: Deployment) -> None:
+        """What does not depend on a plan: users, addresses, and the specs of nodes with the record they have."""
+        writer, caches = self._world.writer, self._world.caches
         await self._make_users(deployment)
-        settings = self._world.settings
-        operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
-        node = valkey_node(deployment, primary, primary, FIRST_EPOCH, operator, [primary])
-        await writer.apply(caches.nodes, node)
-        await writer.apply(caches.services, primary_service(deployment, primary))
+        primary = item.status.get("primary") or f"{deployment.name}-0"
+        is_there = Key(deployment.namespace, deployment.name) in caches.services.store
+        for wanted in service.services(deployment, primary):
+            name = wanted["metadata"]["name"]
+            if name != deployment.name or not is_there:  # that one is moved by a step of the plan
+                await writer.apply(caches.services, wanted)
+        await self._drop_services(deployment, service.unwanted_services(deployment))
+        await writer.apply(caches.secrets, connection.connection_secret(deployment))
+        await self._make_budget(deployment)
+        for node in self._sight.nodes(item.key):
+            if not node.metadata.deletion_timestamp:
+                await self._refresh(node, deployment)
 
-    async def _restart(self, deployment: Deployment) -> str:
-        """Delete the pod whose node needs it, where that loses nothing; else the sentence why not.
+    async def _refresh(self, node: Custom, deployment: Deployment) -> None:
+        config, name = node.spec.get("valkeyConfig", {}), node.metadata.name
+        wanted = valkey_node(
+            deployment, name, config.get("replicaOf", name), config.get("epoch", 0),
+            self._steps.operator, config.get("members", [name]),
+        )  # fmt: skip
+        await self._world.writer.apply(self._world.caches.nodes, wanted)
 
-        There is nobody to hand over to: the server saves, stops, and comes back with what it saved.
-        """
-        caches = self._world.caches
-        node = caches.nodes.store.get(Key(deployment.namespace, _primary(deployment)))
-        is_told = node is not None and node.status.get("observedGeneration") == node.metadata.generation
-        if node is None or not is_told or not node.status.get("needsRestart"):
-            return ""
-        pod = caches.pods.store.get(Key(deployment.namespace, node.status.get("podName", "")))
-        if pod is None or pod.metadata.uid != node.status.get("podUID") or pod.metadata.deletion_timestamp:
-            return ""
-        reason = node.status.get("needsRestartReason", "")
-        held = restart.held_back(deployment, pod.metadata.name, has_run=pod.status.phase != "Pending")
-        if held:
-            return f"needs a restart ({reason}), {held}"
-        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
-        self._world.recorder.event((VALKEY_NODES, node.metadata), "Restarting", note, action="Restart")
-        await self._world.writer.delete(caches.pods, pod)
-        return ""
+    async def _make_budget(self, deployment: Deployment) -> None:
+        budgets = self._world.caches.budgets
+        wanted = disruption.disruption_budget(deployment)
+        if wanted is not None:
+            await self._world.writer.apply(budgets, wanted)
+            return
+        there = budgets.store.get(Key(deployment.namespace, deployment.name))
+        if there is not None and _is_owned(there, deployment):
+            await self._world.writer.delete(budgets, there)
 
-    def _concerned(self, item: Object) -> list[Key]:
-        return self._world.deployments.concerned("Valkey", item.metadata.namespace)
+    async def _drop_services(self, deployment: Deployment, names: Iterable[str]) -> None:
+        services = self._world.caches.services
+        for name in names:
+            there = services.store.get(Key(deployment.namespace, name))
+            if there is not None and _is_owned(there, deployment):
+                await self._world.writer.delete(services, there)
 
     async def _make_users(self, deployment: Deployment) -> None:
         """Passwords are made once and never seen again: they go from here into the Secret."""
-        name = f"{deployment.name}-system-users"
+        name = users.secret_name(deployment.name)
         if Key(deployment.namespace, name) in self._world.caches.secrets.store:
             return
         passwords = {user: secrets.token_urlsafe(32) for user in users.RULES}
-        content = {
-            "users.acl": users.users_acl(passwords),
-            "sidecar-password": passwords[users.SIDECAR],
-            "replication-password": passwords[users.REPLICATION],
-        }
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": marks.metadata(deployment, name, "users"),
-            "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
-        }
+        body = {"apiVersion": "v1", "kind": "Secret", **system_users.system_users(deployment, passwords)}
         try:
             made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
         except errors.AlreadyExists:
             return  # the cache was behind; what is there stays
         self._world.caches.secrets.store.put(made)
 
-    async def _report(
-        self, seen: Custom, deployment: Deployment, refused: Refusal | None, waits: str
-    ) -> float:
-        found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, deployment.name)
-        nodes = [node for node in found if node.metadata.namespace == deployment.namespace]
-        ready = sum(bool(node.status.get("ready")) for node in nodes)
-        summary, generation = _summary(deployment, nodes, refused, waits), seen.metadata.generation
-        said = _conditions(summary, bool(deployment.value("paused")))
-        after = {
-            **summary,
-            "observedGeneration": generation,
-            "conditions": conditions(seen.status, said, generation, datetime.now(UTC)),
-            "selector": f"{marks.CLUSTER}={deployment.name}",
-            "totalReplicas": len(nodes),
-            "readyReplicas": ready,
-        }
-        if nodes:
-            after |= {"primary": _primary(deployment), "primaryEpoch": FIRST_EPOCH}
-        if pause := self._calm.pause(seen.key, seen.status, after):
-            return pause
-        await self._world.writer.status(self._world.caches.valkeys, seen, seen.status, after)
-        return RESYNC
+    async def _report(self, item: Custom, deployment: Deployment, found: Plan, problem: str) -> float | None:
+        after = status(item, deployment, found, problem, datetime.now(UTC))
+        pause = self._calm.pause(item.key, item.status, after)
+        if not pause:
+            await self._write(item, after)
+        await self._steps.label_roles(item.key)
+        return pause or None
+
+    async def _write(self, item: Custom, after: dict[str, Any]) -> None:
+        # Onto the very version that was seen: the record in it must not be undone by an older look.
+        await self._world.writer.status(self._world.caches.valkeys, item, item.status, after, compare=True)
+
+    def _concerned(self, item: Object) -> list[Key]:
+        return self._world.deployments.concerned("Valkey", item.metadata.namespace)
 
 
-def _primary(deployment: Deployment) -> str:
-    """Of one pod there is no choice."""
-    return f"{deployment.name}-0"
-
-
-def _summary(
-    deployment: Deployment, nodes: list[Custom], refused: Refusal | None, waits: str
-) -> dict[str, str]:
-    """State, reason and message, in this order of weight: refused, paused, ready, on its way."""
-    if refused is not None:
-        return {"state": State.FAILED, "reason": refused.reason, "message": refused.message[:1024]}
-    waiting = [node for node in nodes if not node.status.get("ready")]
-    is_ready = bool(nodes) and not waiting
-    if deployment.value("paused"):
-        state = State.READY if is_ready else State.DEGRADED
-        return {"state": state, "reason": Reason.PAUSED, "message": Reason.PAUSED.sentence}
-    if is_ready:
-        healthy = Reason.ALL_NODES_HEALTHY
-        notes = [healthy.sentence, waits, *_notes(nodes)]
-        return {"state": State.READY, "reason": healthy, "message": "; ".join(filter(None, notes))[:1024]}
-    if waits:
-        return {"state": State.INITIALIZING, "message": waits[:1024]}
-    said = (node.status.get("message", "") for node in waiting)
-    coming = Reason.INITIALIZING
-    return {
-        "state": State.INITIALIZING,
-        "reason": coming,
-        "message": next(filter(None, said), coming.sentence),
-    }
-
-
-def _conditions(summary: dict[str, str], is_paused: bool) -> list[Condition]:
-    state, reason, message = summary["state"], summary["reason"], summary["message"]
-    paused = Reason.PAUSED if is_paused else Reason.NOT_PAUSED
-    return [
-        Condition(ConditionType.READY, state == State.READY, reason, message),
-        Condition(ConditionType.PROGRESSING, state == State.INITIALIZING, reason, message),
-        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
-        Condition(ConditionType.PAUSED, is_paused, paused, paused.sentence),
-    ]
-
-
-def _notes(nodes: list[Custom]) -> list[str]:
-    """What nodes that serve have to say beside that."""
-    said = (node.status.get("message", "").partition("; ")[2] for node in nodes)
-    return list(filter(None, said))
+def _is_owned(item: ManagedObject, deployment: Deployment) -> bool:
+    return any(owner.uid == deployment.uid for owner in item.metadata.owner_references)

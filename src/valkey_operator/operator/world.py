@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from valkey_operator.kube.objects import ManagedObject
 from valkey_operator.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     PODS,
     SECRETS,
     SERVICES,
@@ -60,6 +62,7 @@ class Caches:
     config_maps: Informer[ManagedObject]
     secrets: Informer[ManagedObject]
     claims: Informer[Claim]
+    budgets: Informer[ManagedObject]
     authorities: Informer[Custom]
     bundles: Informer[Custom]
     bindings: Informer[Custom]
@@ -77,14 +80,19 @@ class World:
     identity: OwnIdentity
     vault: Vault
     deployments: Deployments
+    # For how many seconds this process has led.
+    leads_for: Callable[[], float]
 
     @classmethod
-    def of(cls, settings: OperatorSettings, client: Client, runtime: Runtime, recorder: Recorder) -> World:
+    def of(
+        cls, settings: OperatorSettings, client: Client, runtime: Runtime, recorder: Recorder,
+        leads_for: Callable[[], float],
+    ) -> World:  # fmt: skip
         found, writer = caches(runtime, settings), Writer(client, MANAGER)
         return cls(
             settings, client, found, writer, recorder, Observations(),
             OwnIdentity(found.own_secret), Vault(client, writer, found.secrets),
-            Deployments({"Valkey": found.valkeys}, found.defaults, settings.namespace),
+            Deployments({"Valkey": found.valkeys}, found.defaults, settings.namespace), leads_for,
         )  # fmt: skip
 
 
@@ -104,6 +112,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         services=made(SERVICES),
         config_maps=made(CONFIG_MAPS),
         secrets=made(SECRETS),
+        budgets=made(DISRUPTION_BUDGETS),
         claims=runtime.informer(VOLUME_CLAIMS, Claim, watched, OURS),
         authorities=runtime.informer(VALKEY_CAS, Custom, (settings.namespace,)),
         bundles=runtime.informer(BUNDLES, Custom, settings.namespaces),

@@ -12,6 +12,8 @@ MANAGED_BY = "valkey-operator"
 CLUSTER = "valkey.io/cluster"
 NODE = "valkey.io/node"
 ROLE = "valkey.io/role"
+# On the Service of a deployment: the node its selector names.
+LEADS_TO = "valkey.io/leads-to"
 PRIMARY, REPLICA = "primary", "replica"
 COMPONENT = "app.kubernetes.io/component"
 SERVER = "server"

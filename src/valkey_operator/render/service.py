@@ -34,7 +34,9 @@ def unwanted_services(deployment: Deployment) -> list[str]:
 
 def primary_service(deployment: Deployment, primary: str) -> Part:
     """Moved by one write, of its selector: measured, no gap and no overlap. Moving a label takes two."""
-    return _for_clients(deployment, deployment.name, {marks.NODE: primary})
+    service = _for_clients(deployment, deployment.name, {marks.NODE: primary})
+    service["metadata"]["annotations"][marks.LEADS_TO] = primary
+    return service
 
 
 def read_service(deployment: Deployment) -> Part:

@@ -1,0 +1,90 @@
+"""The status of a Valkey, from what was planned and what came of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from valkey_operator.api.reasons import ConditionType
+from valkey_operator.api.status import State
+from valkey_operator.decide.conditions import Condition, conditions
+from valkey_operator.decide.instance import Plan
+from valkey_operator.decide.report import Report
+from valkey_operator.decide.support import Refusal
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.times import written
+from valkey_operator.operator.instance_seen import switchover_request
+from valkey_operator.operator.seen import Custom
+from valkey_operator.render import exporter, marks
+
+LONGEST = 1024
+# Written by steps of a plan, and not by the report.
+RECORDS = ("primary", "primaryEpoch", "promotable", "lastFailover", "lastSwitchover")
+SWITCHOVER = "switchover"
+
+
+def refused_status(item: Custom, refused: Refusal, now: datetime) -> dict[str, Any]:
+    """Nothing was changed, and this is why; what was recorded stays."""
+    generation, message = item.metadata.generation, refused.message[:LONGEST]
+    said = [
+        Condition(ConditionType.READY, False, refused.reason, message),
+        Condition(ConditionType.DEGRADED, True, refused.reason, message),
+    ]
+    return {
+        **_records(item),
+        "state": State.FAILED,
+        "reason": refused.reason,
+        "message": message,
+        "observedGeneration": generation,
+        "conditions": conditions(item.status, said, generation, now),
+    }
+
+
+def status(item: Custom, deployment: Deployment, found: Plan, problem: str, now: datetime) -> dict[str, Any]:
+    report, generation = found.report, item.metadata.generation
+    after: dict[str, Any] = {
+        **_records(item),
+        "state": report.state,
+        "reason": report.reason,
+        "message": (problem or report.message)[:LONGEST],
+        "observedGeneration": generation,
+        "conditions": conditions(item.status, report.conditions, generation, now),
+        "selector": f"{marks.CLUSTER}={deployment.name}",
+        "totalReplicas": report.total,
+        "readyReplicas": report.ready,
+        "nodes": [{"name": each.name, "role": each.role, "ready": each.ready} for each in report.nodes],
+        "exporter": exporter.status(deployment),
+    }
+    if report.operation is not None:
+        after["operation"] = _operation(item, report, now)
+    if report.next:
+        after["next"] = [_next(each.action, each.why, each.refused_by) for each in report.next]
+    answer = _refused_switchover(item, found)
+    return after | ({"lastSwitchover": answer} if answer else {})
+
+
+def _records(item: Custom) -> dict[str, Any]:
+    return {name: item.status[name] for name in RECORDS if name in item.status}
+
+
+def _operation(item: Custom, report: Report, now: datetime) -> dict[str, Any]:
+    doing, before = report.operation, item.status.get("operation") or {}
+    assert doing is not None
+    since = before.get("startedAt") if before.get("kind") == doing.kind else None
+    shown = {"kind": doing.kind, "step": doing.step, "startedAt": since or written(now)}
+    counts = {"done": doing.done, "total": doing.total}
+    return {**shown, **{name: value for name, value in counts.items() if value is not None}}
+
+
+def _next(action: str, why: str, refused_by: str) -> dict[str, str]:
+    shown = {"action": action, "why": why[:LONGEST], "refusedBy": refused_by}
+    return {name: value for name, value in shown.items() if value}
+
+
+def _refused_switchover(item: Custom, found: Plan) -> dict[str, Any] | None:
+    """A request that a guard holds back is answered at once; a person may ask again."""
+    request = switchover_request(item)
+    held = next((each for each in found.refusals if each.action.startswith(SWITCHOVER)), None)
+    if request is None or held is None:
+        return None
+    return {"id": request.id, "result": "Refused", "message": f"{held.guard}: {held.why}"[:LONGEST]}

@@ -1,0 +1,217 @@
+"""A Valkey with its nodes as decisions see it: from caches, from what sidecars said, and from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide.restart import keeps_data
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.gate import Disk, Record
+from valkey_operator.model.instance import (
+    LastFailover,
+    LastWord,
+    Lease,
+    NodeRecord,
+    Said,
+    SeenInstance,
+    SeenNode,
+    SeenPod,
+    SeenServer,
+    Wish,
+)
+from valkey_operator.model.times import read
+from valkey_operator.operator.memory import Memory, Remembered
+from valkey_operator.operator.node import current_pod
+from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
+from valkey_operator.render import marks
+
+ALLOW_DATA_LOSS = "valkey.io/allow-data-loss"
+Answered = Mapping[str, bool]
+
+
+class Sight:
+    """Of every Valkey."""
+
+    def __init__(self, world: World, memory: Memory) -> None:
+        self._world, self._memory = world, memory
+
+    def nodes(self, key: Key) -> list[Custom]:
+        found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
+        return sorted(
+            (node for node in found if node.metadata.namespace == key.namespace),
+            key=lambda node: _index(node.metadata.name),
+        )
+
+    def pod(self, node: Custom) -> Pod | None:
+        found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
+        return current_pod(node, [pod for pod in found if pod.metadata.namespace == node.metadata.namespace])
+
+    def see(
+        self, item: Custom, deployment: Deployment, lease: Lease, answered: Answered | None = None
+    ) -> SeenInstance:
+        status = item.status
+        record = Record(int(status.get("primaryEpoch", 0)), str(status.get("primary", "")))
+        return SeenInstance(
+            deployment.name,
+            _wish(item, deployment, record.primary),
+            record,
+            tuple(status.get("promotable") or ()),
+            _last_failover(status),
+            self._service(deployment),
+            tuple(self._node(node, record.primary, answered or {}) for node in self.nodes(item.key)),
+            lease,
+            (status.get("operation") or {}).get("kind", ""),
+        )
+
+    def _service(self, deployment: Deployment) -> str:
+        found = self._world.caches.services.store.get(Key(deployment.namespace, deployment.name))
+        return found.metadata.annotations.get(marks.LEADS_TO, "") if found else ""
+
+    def _node(self, node: Custom, primary: str, answered: Answered) -> SeenNode:
+        known, pod = self._memory.of(node.key), self.pod(node)
+        now = self._memory.now()
+        name = node.metadata.name
+        said = self._said(node, pod, known)
+        heard = known.heard_at
+        is_told = node.status.get("observedGeneration") == node.metadata.generation
+        return SeenNode(
+            name,
+            _index(name),
+            is_being_deleted=bool(node.metadata.deletion_timestamp),
+            has_volume=self._has_volume(node),
+            spec=_spec(node),
+            pod=self._pod(pod, known),
+            said=said,
+            unheard_for=None if heard is None else now - heard,
+            answered=answered.get(name),
+            was_seen_dying=known.died_at is not None,
+            dead_for=0.0 if known.died_at is None else now - known.died_at,
+            was_in_sync=self._was_in_sync(node, known, primary),
+            last_up=_last_word(known, now),
+            needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
+        )
+
+    def _was_in_sync(self, node: Custom, known: Remembered, primary: str) -> bool | None:
+        if known.in_sync is not None:
+            return known.in_sync
+        return False if self._memory.has_seen_in_office(Key(node.metadata.namespace, primary)) else None
+
+    def _said(self, node: Custom, pod: Pod | None, known: Remembered) -> Said | None:
+        heard = self._world.observations.get(node.key)
+        if heard is None or pod is None or heard.observation.pod_uid != pod.metadata.uid:
+            return None
+        seen, now = heard.observation, self._memory.now()
+        return Said(
+            now - heard.at,
+            _server(seen.server) if seen.HasField("server") else None,
+            seen.gate.is_asked,
+            seen.gate.waits_for,
+            _disk(seen.disk),
+            Record(seen.record.epoch, seen.record.primary),
+            now - known.noted_at.get(seen.record.epoch, now),
+            seen.is_fenced,
+        )
+
+    def _pod(self, pod: Pod | None, known: Remembered) -> SeenPod | None:
+        if pod is None:
+            return None
+        now, is_placed = self._memory.now(), bool(pod.spec.node_name)
+        if is_placed:
+            known.unplaced_since = None
+        elif known.unplaced_since is None:
+            known.unplaced_since = now
+        return SeenPod(
+            pod.metadata.uid,
+            pod.is_ready,
+            bool(pod.metadata.deletion_timestamp),
+            is_placed,
+            0.0 if known.unplaced_since is None else now - known.unplaced_since,
+            has_run=pod.status.phase not in ("", "Pending"),
+            fault=pod.fault,
+        )
+
+    def _has_volume(self, node: Custom) -> bool:
+        claim = self._world.caches.claims.store.get(
+            Key(node.metadata.namespace, f"{node.metadata.name}-data")
+        )
+        return claim is not None and bool(claim.status.capacity)
+
+
+def switchover_request(item: Custom) -> SwitchoverRequest | None:
+    """One that was not taken up yet, or is under way."""
+    request = SwitchoverRequest.read(item.metadata.annotations.get(SWITCHOVER, ""))
+    last = item.status.get("lastSwitchover") or {}
+    if request is None or (last.get("id") == request.id and last.get("result") != "UnderWay"):
+        return None
+    return request
+
+
+def _wish(item: Custom, deployment: Deployment, primary: str) -> Wish:
+    request = switchover_request(item)
+    return Wish(
+        deployment.value("replicas", 1),
+        bool(deployment.value("paused")),
+        keeps_data(deployment),
+        deployment.value("replication.minReplicasToWrite", 0) or 0,
+        deployment.value("update.strategy", "Rolling") == "Rolling",
+        bool(deployment.value("update.supervised")),
+        not deployment.value("update.window"),
+        item.metadata.annotations.get(ALLOW_DATA_LOSS) == (primary or deployment.name),
+        None if request is None else request.to,
+    )
+
+
+def _last_failover(status: Mapping[str, Any]) -> LastFailover | None:
+    last = status.get("lastFailover")
+    if not last or "epoch" not in last:
+        return None
+    return LastFailover(
+        last["epoch"], last["from"], last["to"], last["planned"], last["reason"], read(last["at"]),
+        "writePauseMs" in last,
+    )  # fmt: skip
+
+
+def _spec(node: Custom) -> NodeRecord:
+    config = node.spec.get("valkeyConfig", {})
+    name = node.metadata.name
+    return NodeRecord(
+        config.get("epoch", 0), config.get("replicaOf", name), tuple(config.get("members", [name]))
+    )
+
+
+def _last_word(known: Remembered, now: float) -> LastWord | None:
+    if known.last_up_at is None:
+        return None
+    return LastWord(known.last_offset, now - known.last_up_at, known.was_final)
+
+
+def _server(seen: contract.Server) -> SeenServer:
+    link = seen.replication
+    return SeenServer(
+        seen.answers,
+        seen.answers and seen.role == contract.ROLE_PRIMARY,
+        seen.answers and seen.role == contract.ROLE_REPLICA,
+        seen.is_loading,
+        link.primary_address.partition(".")[0],
+        link.link_is_up,
+        link.sync_in_progress,
+        link.history,
+        link.offset,
+        seen.keys,
+    )
+
+
+def _disk(seen: contract.Disk) -> Disk:
+    return Disk(
+        seen.has_data, seen.was_stopped_cleanly, seen.is_synced_always, seen.has_append_only_file, seen.history,
+        seen.offset,
+    )  # fmt: skip
+
+
+def _index(name: str) -> int:
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,183 @@
+"""Carries out the steps of a plan, one at a time; the first that fails ends it, and the next look goes on there."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from valkey_operator.contract.channel import Unanswered
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import actions as do
+from valkey_operator.decide.members import wanted_nodes
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.instance import NodeRecord, SeenInstance
+from valkey_operator.model.times import written
+from valkey_operator.operator.calls import Caller
+from valkey_operator.operator.instance_seen import Sight, switchover_request
+from valkey_operator.operator.seen import VALKEYS, Custom
+from valkey_operator.operator.world import World
+from valkey_operator.render import marks
+from valkey_operator.render.node import valkey_node
+from valkey_operator.render.pod import OperatorPlace
+from valkey_operator.render.service import primary_service
+
+HAND_OVER_LIMIT = 5000
+log = logging.getLogger(__name__)
+
+
+class Failed(Exception):
+    """A step did not come about. Its sentence says why."""
+
+
+class Steps:
+    def __init__(self, world: World, sidecars: Caller, sight: Sight) -> None:
+        self._world, self._sidecars, self._sight = world, sidecars, sight
+        settings = world.settings
+        self.operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
+        # How long writes were paused, as the old primary measured it, until the change is noted as done.
+        self._pauses: dict[tuple[Key, int], int] = {}
+
+    async def carry_out(
+        self, action: do.Action, item: Custom, deployment: Deployment, seen: SeenInstance
+    ) -> Custom:
+        """The Valkey as it is afterwards: steps that record something change it."""
+        log.info("%s", action)
+        match action:
+            case do.RecordPrimary():
+                return await self._record(action, item)
+            case do.SetPromotable(names):
+                return await self._status(item, promotable=list(names))
+            case do.NoteFailover(epoch, pause):
+                return await self._note_done(item, epoch, pause)
+            case do.MoveService(to):
+                await self._world.writer.apply(self._world.caches.services, primary_service(deployment, to))
+            case do.MakeNode(name):
+                await self._apply_nodes((name,), deployment, seen)
+            case do.UpdateNodes(names):
+                await self._apply_nodes(names, deployment, seen)
+            case do.RemoveNode(name):
+                await self._remove(item, name)
+            case do.RestartPod(name, reason):
+                await self._restart(item, name, reason)
+            case _:
+                await self._order(item, action)
+        return item
+
+    async def _record(self, action: do.RecordPrimary, item: Custom) -> Custom:
+        now = datetime.now(UTC)
+        changed: dict[str, Any] = {
+            "primary": action.primary,
+            "primaryEpoch": action.epoch,
+            "promotable": list(action.promotable),
+        }
+        if action.reason != do.Why.FORMATION:
+            changed["lastFailover"] = {
+                "at": written(now), "from": action.former or item.status.get("primary", ""),
+                "to": action.primary, "planned": action.planned, "reason": str(action.reason),
+                "epoch": action.epoch, "lossBound": _loss(action.loss),
+            }  # fmt: skip
+            note = f"epoch {action.epoch}: {action.primary} is to be primary ({action.reason})"
+            self._world.recorder.event(
+                (VALKEYS, item.metadata), "PrimaryChange", note, action="ChangePrimary"
+            )
+        request = switchover_request(item)
+        if request is not None and action.reason == do.Why.SWITCHOVER:
+            changed["lastSwitchover"] = {"id": request.id, "result": "UnderWay", "epoch": action.epoch}
+        return await self._status(item, **changed)
+
+    async def _note_done(self, item: Custom, epoch: int, pause: int) -> Custom:
+        last = {**item.status["lastFailover"]}
+        if last.get("epoch") != epoch:
+            raise Failed(f"the change of epoch {epoch} is not the last one any more")
+        last["writePauseMs"] = self._pauses.pop((item.key, epoch), pause)
+        changed: dict[str, Any] = {"lastFailover": last}
+        asked = item.status.get("lastSwitchover") or {}
+        if asked.get("epoch") == epoch and asked.get("result") == "UnderWay":
+            words = f"{last['to']} is primary"
+            changed["lastSwitchover"] = {**asked, "result": "Done", "message": words}
+        return await self._status(item, **changed)
+
+    async def _status(self, item: Custom, **changed: Any) -> Custom:
+        after = {**item.status, **changed}
+        return await self._world.writer.status(
+            self._world.caches.valkeys, item, item.status, after, compare=True
+        )
+
+    async def _apply_nodes(self, names: tuple[str, ...], deployment: Deployment, seen: SeenInstance) -> None:
+        for wanted in wanted_nodes(seen):
+            if wanted.name in names:
+                node = self._rendered(deployment, wanted.name, wanted.record)
+                await self._world.writer.apply(self._world.caches.nodes, node)
+
+    def _rendered(self, deployment: Deployment, name: str, record: NodeRecord) -> dict[str, Any]:
+        return valkey_node(deployment, name, record.primary, record.epoch, self.operator, record.members)
+
+    async def _remove(self, item: Custom, name: str) -> None:
+        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
+        if node is not None:
+            await self._world.writer.delete(self._world.caches.nodes, node)
+
+    async def _restart(self, item: Custom, name: str, reason: str) -> None:
+        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
+        pod = self._sight.pod(node) if node is not None else None
+        if node is None or pod is None or pod.metadata.deletion_timestamp:
+            return
+        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
+        self._world.recorder.event((VALKEYS, item.metadata), "Restarting", note, action="Restart")
+        await self._world.writer.delete(self._world.caches.pods, pod)
+
+    async def _order(self, item: Custom, action: do.Action) -> None:
+        name, order = _order(action)
+        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
+        pod = self._sight.pod(node) if node is not None else None
+        if node is None or pod is None:
+            raise Failed(f"{name} has no pod to be told: {action}")
+        try:
+            outcome = await self._sidecars.act(node, pod, order)
+        except Unanswered as why:
+            raise Failed(f"{name} did not answer: {why}") from None
+        if outcome.HasField("observation"):
+            self._world.observations.take(node.key, outcome.observation)
+        if outcome.result != contract.RESULT_DONE:
+            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+        if isinstance(action, do.HandOver):
+            self._pauses[item.key, action.epoch] = outcome.write_pause_milliseconds
+
+    async def label_roles(self, key: Key) -> None:
+        """For people, the read Service and metrics."""
+        for node in self._sight.nodes(key):
+            pod, heard = self._sight.pod(node), self._world.observations.get(node.key)
+            if pod is None or heard is None or heard.observation.pod_uid != pod.metadata.uid:
+                continue
+            labels = marks.role_change(pod.metadata.labels, ROLES.get(heard.observation.server.role, ""))
+            if labels:
+                body = {"metadata": {"uid": pod.metadata.uid, "labels": labels}}
+                await self._world.writer.patch(self._world.caches.pods, pod, body, form="merge")
+
+
+ROLES = {contract.ROLE_PRIMARY: marks.PRIMARY, contract.ROLE_REPLICA: marks.REPLICA}
+
+
+def _order(action: do.Action) -> tuple[str, contract.Order]:
+    """Whom to tell, and what."""
+    match action:
+        case do.NotePrimary(node, primary, epoch):
+            return node, contract.Order(epoch=epoch, note_primary=contract.NotePrimary(primary=primary))
+        case do.HandOver(source, to, epoch):
+            wish = contract.HandOver(to=to)
+            return source, contract.Order(epoch=epoch, limit_milliseconds=HAND_OVER_LIMIT, hand_over=wish)
+        case do.Promote(node, epoch):
+            return node, contract.Order(epoch=epoch, promote=contract.Promote())
+        case do.Follow(node, primary, epoch):
+            return node, contract.Order(epoch=epoch, replicate=contract.Replicate(primary=primary))
+        case do.OpenGate(node, epoch):
+            return node, contract.Order(epoch=epoch, open_gate=contract.OpenGate())
+    raise AssertionError(f"{action} is no order")
+
+
+def _loss(loss: do.Loss) -> dict[str, Any]:
+    known = {"bytes": loss.bytes, "seconds": loss.seconds}
+    shown: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
+    return {**shown, "isUnknown": True} if loss.is_unknown else shown

@@ -1,0 +1,68 @@
+"""How long a primary may write, as its sidecar asks every two seconds; and what that tells about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from valkey_operator.contract.identity import NodeIdentity
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import lease
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.instance import Lease, SeenInstance
+
+MILLISECONDS = 6000
+NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Granted:
+    node: str = ""
+    granted_at: float | None = None
+    asked_at: float | None = None
+    counted_on: frozenset[str] = NOBODY
+
+
+class Leases:
+    """By deployment. `see` shows one as it is known now, without asking anybody."""
+
+    def __init__(
+        self,
+        see: Callable[[Key], SeenInstance | None],
+        now: Callable[[], float],
+        leads_for: Callable[[], float],
+    ) -> None:
+        self._see, self._now, self._leads_for = see, now, leads_for
+        self._given: dict[Key, _Granted] = {}
+        self.on_change: Callable[[Key], None] = lambda _key: None
+
+    def of(self, deployment: Key, primary: str) -> Lease:
+        """What was granted to this primary; grants of one before it still count as grants."""
+        given = self._given.get(deployment, _Granted())
+        is_its = given.node == primary
+        return Lease(
+            self._leads_for(),
+            self._ago(given.granted_at),
+            self._ago(given.asked_at) if is_its else None,
+            given.counted_on if is_its else NOBODY,
+        )
+
+    def answer(self, identity: NodeIdentity, request: contract.LeaseRequest) -> contract.LeaseGrant | str:
+        deployment = Key(identity.namespace, identity.deployment)
+        seen = self._see(deployment)
+        if seen is None:
+            return f"there is no {identity.kind} {deployment}"
+        asked = lease.Request(identity.node, request.pod_uid, request.epoch)
+        found = lease.answer(seen, asked)
+        if isinstance(found, str):
+            return found
+        given = self._given.setdefault(deployment, _Granted())
+        before = (given.node, given.counted_on)
+        given.node, given.granted_at, given.asked_at = identity.node, self._now(), self._now()
+        given.counted_on = frozenset(request.promotable) & frozenset(found.promotable)
+        if before != (given.node, given.counted_on):
+            self.on_change(deployment)
+        return contract.LeaseGrant(epoch=found.epoch, milliseconds=MILLISECONDS, promotable=found.promotable)
+
+    def _ago(self, at: float | None) -> float | None:
+        return None if at is None else self._now() - at

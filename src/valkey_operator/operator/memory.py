@@ -1,0 +1,96 @@
+"""What this process remembers of nodes beyond their last word: how far they were, since when they are gone.
+
+Nothing here survives the process. A new leader knows less, and waits longer before it acts on silence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key
+from valkey_operator.operator.observations import Events
+
+# A primary that was heard of within this time is known to live.
+LIVES = 10.0
+DIED, STARTED = contract.Event.KIND_SERVER_DIED, contract.Event.KIND_SERVER_STARTED
+
+
+@dataclass
+class Remembered:
+    """Of one node; times on this process's monotonic clock."""
+
+    pod_uid: str = ""
+    heard_at: float | None = None
+    # When each epoch was first seen noted, by this pod's sidecar.
+    noted_at: dict[int, float] = field(default_factory=dict)
+    # The server's offset when it was last heard, and whether it took no writes any more.
+    last_offset: int = 0
+    last_up_at: float | None = None
+    was_final: bool = False
+    died_at: float | None = None
+    # Of this run of the server; None: nobody knows.
+    in_sync: bool | None = None
+    unplaced_since: float | None = None
+
+
+class Memory:
+    """By node."""
+
+    def __init__(
+        self, primary_of: Callable[[Key], Key | None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.now = now
+        self._primary_of = primary_of
+        self._nodes: dict[Key, Remembered] = {}
+        # Primaries that were seen in office since this process began.
+        self._seen_in_office: set[Key] = set()
+
+    def of(self, node: Key) -> Remembered:
+        return self._nodes.setdefault(node, Remembered())
+
+    def forget(self, node: Key) -> None:
+        self._nodes.pop(node, None)
+        self._seen_in_office.discard(node)
+
+    def has_seen_in_office(self, primary: Key) -> bool:
+        return primary in self._seen_in_office
+
+    def hear(
+        self, node: Key, _before: contract.Observation | None, seen: contract.Observation, events: Events
+    ) -> None:
+        """As a listener of `Observations`."""
+        known = self.of(node)
+        if known.pod_uid != seen.pod_uid:
+            known.pod_uid, known.noted_at, known.in_sync = seen.pod_uid, {}, None
+        known.heard_at = self.now()
+        known.noted_at.setdefault(seen.record.epoch, self.now())
+        if any(event.kind in (DIED, STARTED) for event in events):
+            known.in_sync = None
+        if not seen.HasField("server"):
+            known.died_at = known.died_at if known.died_at is not None else self.now()
+            return
+        known.died_at = None
+        if seen.server.answers:
+            known.last_offset, known.last_up_at = seen.server.replication.offset, self.now()
+            known.was_final = seen.is_fenced
+            self._judge_sync(node, known, seen.server)
+
+    def _judge_sync(self, node: Key, known: Remembered, server: contract.Server) -> None:
+        """Only while the primary is known to live does a broken link speak against a replica."""
+        primary = self._primary_of(node)
+        if primary is None or primary == node:
+            if primary == node and server.role == contract.ROLE_PRIMARY:
+                self._seen_in_office.add(node)
+            return
+        if server.replication.link_is_up:
+            known.in_sync = True
+        elif self._lives(primary):
+            known.in_sync = False
+
+    def _lives(self, primary: Key) -> bool:
+        known = self.of(primary)
+        is_recent = known.heard_at is not None and self.now() - known.heard_at <= LIVES
+        return is_recent and known.died_at is None
