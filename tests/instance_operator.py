@@ -284,7 +284,13 @@ class Operator:
         self.note(node, pod, Record(epoch, to.name))
         assert mine is not None
         is_prefix = its is not None and its.log == mine.log[: len(its.log)]
-        if mine.follows or its is None or not world.can_talk(node, to) or its.follows != node.name or not is_prefix:
+        if (
+            mine.follows
+            or its is None
+            or not world.can_talk(node, to)
+            or its.follows != node.name
+            or not is_prefix
+        ):
             raise Failed("the replica cannot take over")
         if world.chance(0.15):
             raise Failed("out of time, the primary stays in office")

@@ -59,7 +59,9 @@ class Pod:
     asks_at: float = 0.0
 
     def record(self) -> Record:
-        return max(self.volume.record, Record(self.told.epoch, self.told.primary), key=lambda each: each.epoch)
+        return max(
+            self.volume.record, Record(self.told.epoch, self.told.primary), key=lambda each: each.epoch
+        )
 
 
 @dataclass
@@ -71,7 +73,6 @@ class Node:
     is_being_deleted: bool = False
     is_unplaced: bool = False
     unplaced_since: float = 0.0
-    tells_at: float | None = None
 
     @property
     def server(self) -> Server | None:
@@ -137,7 +138,12 @@ class World:
         """SHUTDOWN takes no writes any more and waits for replicas that are linked."""
         for other in self.nodes.values():
             server = other.server
-            if server is not None and server.follows == node.name and server.link_is_up and pod.server is not None:
+            if (
+                server is not None
+                and server.follows == node.name
+                and server.link_is_up
+                and pod.server is not None
+            ):
                 server.log = list(pod.server.log)
         if pod.server is not None and self.keeps_data:
             node.volume.log, node.volume.history = list(pod.server.log), pod.server.history
@@ -202,7 +208,7 @@ class World:
         full = [each.name for each in others if each.server is not None and each.server.log]
         assert not full, self.failed(f"{node.name} leads empty, {full} are full")
 
-    def promote(self, node: Node) -> None:
+    def promote(self, node: Node, *, by_hand: bool = False) -> None:
         server = node.server
         assert server is not None
         if server.follows:
@@ -210,7 +216,8 @@ class World:
             server.follows, server.history, server.link_is_up = "", f"h{next(self.numbers)}", False
             assert node.pod is not None
             node.pod.writes_until, node.pod.counted_on, node.pod.asks_at = 0.0, None, self.now
-            self.check_not_empty(node)
+            if not by_hand:
+                self.check_not_empty(node)
 
     def follow(self, node: Node, primary: str) -> None:
         server = node.server
@@ -260,7 +267,9 @@ class World:
             return
         is_part = server.log == source.log[: len(server.log)]
         if not is_part:
-            self.tell(f"{node.name} takes a whole copy of {server.follows}: {len(source.log)} for {len(server.log)}")
+            self.tell(
+                f"{node.name} takes a whole copy of {server.follows}: {len(source.log)} for {len(server.log)}"
+            )
             server.log = list(source.log)
         count = self.dice.choice([0, 1, 1000])
         server.log += source.log[len(server.log) : len(server.log) + count]
@@ -286,7 +295,7 @@ class World:
         for node in list(self.nodes.values()):
             self.kubelet(node)
             pod = node.pod
-            if pod is not None and pod.told != node.spec and self.chance(0.3):
+            if pod is not None and pod.told != node.spec and self.chance(0.6):
                 pod.told = node.spec
             self.replicate(node)
             if pod is not None and pod.server is not None and not pod.server.follows:
@@ -303,5 +312,3 @@ class World:
 
     def failed(self, what: str) -> str:
         return "\n".join([*self.story[-60:], what])
-
-

@@ -97,7 +97,7 @@ class Life:
         if other:
             self.world.follow(node, other)
         elif node.server.follows:
-            self.world.promote(node)
+            self.world.promote(node, by_hand=True)
 
     def crash_all(self) -> None:
         for node in list(self.world.nodes.values()):

@@ -201,7 +201,13 @@ def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:
 
 
 def _by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
-    """No replica was in sync: what lies on disks and in servers decides, when all of it is known."""
+    """No replica was in sync: what lies on disks and in servers decides, when all of it is known.
+
+    One that waits at its gate to be what it was long ago is told, and starts as a replica with what it has.
+    """
+    told = note_at_the_gate(seen, seen.record.primary)
+    if told.actions:
+        return Step(told.actions, is_exclusive=True)
     missing = sorted(
         node.name for node in sight.others(seen, primary.name) if not sight.is_accounted_for(node)
     )
