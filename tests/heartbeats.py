@@ -48,6 +48,7 @@ class Operator:
         default_factory=lambda: {KEY: heartbeats.CurrentPod(NODE, UID)}
     )
     observations: Observations = field(default_factory=Observations)
+    grants: dict[str, contract.LeaseGrant] = field(default_factory=dict)
     heard: list[contract.Observation] = field(default_factory=list)
     events: list[contract.Event] = field(default_factory=list)
     port: int = 0

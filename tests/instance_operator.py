@@ -206,6 +206,7 @@ class Operator:
         status.record, status.promotable = Record(action.epoch, action.primary), action.promotable
         source = action.primary if action.reason == do.Why.HANDED_BACK else action.former
         node = self.world.nodes.get(source)
+        self.crashes = self.world.crashes
         self.before = list(node.server.log) if node is not None and node.server is not None else []
         if action.former:
             status.losses.append(action)
@@ -217,7 +218,9 @@ class Operator:
         """What is said to lose nothing loses nothing."""
         last = self.status.last_failover
         server = self.world.nodes[self.status.record.primary].server
-        if last is None or not last.is_planned or server is None or not self.trusts_people:
+        if last is None or not last.is_planned or server is None:
+            return
+        if not self.trusts_people or self.crashes != self.world.crashes:
             return
         lost = set(self.before) - set(server.log)
         assert not lost, self.world.failed(f"{last.reason} lost {lost}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
 from valkey_operator.model.instance import NodeRecord
@@ -73,7 +73,6 @@ class Node:
     is_being_deleted: bool = False
     is_unplaced: bool = False
     unplaced_since: float = 0.0
-    tells_at: float | None = None
 
     @property
     def server(self) -> Server | None:
@@ -93,6 +92,7 @@ class World:
         self.version, self.bad_versions = 1, set[int]()
         self.acknowledged: list[int] = []
         self.service = ""
+        self.crashes = 0
         self.grant_to = lambda _node, _pod: None  # the operator's answer to a lease request, or None
         self.story: list[str] = []
 
@@ -156,6 +156,7 @@ class World:
         if pod is None or pod.server is None:
             return
         self.tell(f"the server of {node.name} crashes as {'replica' if pod.server.follows else 'primary'}")
+        self.crashes += 1
         pod.server, pod.starts_at = None, self.now + self.dice.choice([0.0, 1.0, 4.0])
 
     # What sidecars do.
@@ -179,15 +180,11 @@ class World:
 
     def knock(self, node: Node, pod: Pod) -> None:
         names = [name for name in pod.told.members if name != node.name]
-        members = {name: self.answer(node, name) for name in names}
-        start = Start(
-            node.name,
-            pod.record(),
-            self.disk(node.volume),
-            members,
-            Lineage(node.volume.history),
-            pod.is_allowed,
-        )
+        unasked: dict[str, Member | Silence] = dict.fromkeys(names, Silence())
+        lineage = Lineage(node.volume.history)
+        start = Start(node.name, pod.record(), self.disk(node.volume), unasked, lineage, pod.is_allowed)
+        if gate.needs_members(start):
+            start = replace(start, members={name: self.answer(node, name) for name in names})
         verdict = gate.decide(start)
         if isinstance(verdict, gate.Closed):
             pod.waits_for = str(verdict)
@@ -207,12 +204,11 @@ class World:
         server = node.server
         if server is None or server.log:
             return
-        full = [
-            n.name for n in self.nodes.values() if n is not node and n.server is not None and n.server.log
-        ]
+        others = [each for each in self.nodes.values() if each is not node and not each.is_being_deleted]
+        full = [each.name for each in others if each.server is not None and each.server.log]
         assert not full, self.failed(f"{node.name} leads empty, {full} are full")
 
-    def promote(self, node: Node) -> None:
+    def promote(self, node: Node, *, by_hand: bool = False) -> None:
         server = node.server
         assert server is not None
         if server.follows:
@@ -220,7 +216,8 @@ class World:
             server.follows, server.history, server.link_is_up = "", f"h{next(self.numbers)}", False
             assert node.pod is not None
             node.pod.writes_until, node.pod.counted_on, node.pod.asks_at = 0.0, None, self.now
-            self.check_not_empty(node)
+            if not by_hand:
+                self.check_not_empty(node)
 
     def follow(self, node: Node, primary: str) -> None:
         server = node.server
@@ -298,7 +295,7 @@ class World:
         for node in list(self.nodes.values()):
             self.kubelet(node)
             pod = node.pod
-            if pod is not None and pod.told != node.spec and self.chance(0.3):
+            if pod is not None and pod.told != node.spec and self.chance(0.6):
                 pod.told = node.spec
             self.replicate(node)
             if pod is not None and pod.server is not None and not pod.server.follows:
@@ -314,4 +311,4 @@ class World:
         assert len(writers) < 2, self.failed(f"{writers} all accept writes")
 
     def failed(self, what: str) -> str:
-        return "\n".join([*self.story[-160:], what])
+        return "\n".join([*self.story[-60:], what])

@@ -69,6 +69,8 @@ def _step(seen: SeenInstance, now: datetime) -> Step:
     is_settled = primary is not None and not primary.is_being_deleted and sight.is_in_office(primary)
     if primary is None or not is_settled:
         return first + _beside_an_empty_office(seen, first)
+    if first.is_exclusive:
+        return first
     return first + _in_good_order(seen, primary, first, now)
 
 

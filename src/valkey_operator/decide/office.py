@@ -38,7 +38,7 @@ def plan(seen: SeenInstance, now: datetime) -> Step:
         return Step()
     rival = _rival(seen, primary)
     if sight.is_in_office(primary):
-        if rival is not None and is_planned(seen):
+        if rival is not None and is_planned(seen) and _kind(seen) != Why.HANDED_BACK:
             # Somebody made it primary by hand before the former one had left: it may lack what was written since.
             return succession.record(seen, rival, Why.HANDED_BACK, primary.name, planned=True)
         return _in_office(seen, primary, now)
@@ -177,10 +177,24 @@ def _taking_office(seen: SeenInstance, primary: SeenNode) -> Step:
         former = None
     if not sight.is_able(primary):
         return _cannot_take_office(seen, primary, former)
+    fuller = _fuller(seen, primary, former)
+    if fuller is not None:
+        last = primary if fuller is former else former or primary
+        reason = Why.HANDED_BACK if is_planned(seen) else Why.FULLEST_DATA
+        return succession.record(seen, fuller, reason, last.name, planned=is_planned(seen))
     if former is None or not is_planned(seen):
         unproven = under_way is not None and under_way.reason == Why.UNREACHABLE
         return succession.take_office(seen, primary, former, unproven=unproven)
     return _planned_office(seen, primary, former)
+
+
+def _fuller(seen: SeenInstance, primary: SeenNode, former: SeenNode | None) -> SeenNode | None:
+    """One that holds more than the recorded one by now, which may have started again with less than it had."""
+    if former is None or not (sight.is_seen_out_of_office(former) or sight.is_proven_dead(former)):
+        return None
+    able = [node for node in sight.others(seen, primary.name) if node.was_in_sync or node is former]
+    best = succession.choose(seen, [*able, primary])
+    return best if best is not None and sight.offset(best) > sight.offset(primary) else None
 
 
 def _planned_office(seen: SeenInstance, primary: SeenNode, former: SeenNode) -> Step:

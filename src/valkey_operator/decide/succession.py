@@ -77,7 +77,9 @@ def died_before_it_handed_over(seen: SeenInstance, to: SeenNode, former: SeenNod
     if a_complete_primary_comes_back(former):
         return wait(a_complete_primary_comes_back(former), 1.0)
     able = [node for node in sight.others(seen, former.name) if node.was_in_sync or node is to]
-    best = choose(seen, able) or to
+    best = choose(seen, able)
+    if best is None:
+        return _by_what_is_left(seen, former)
     return record(seen, best, Why.SERVER_DIED, former.name, planned=False)
 
 
@@ -98,7 +100,7 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
         if why:
             return wait(why) + Step(refusals=(Refusal(wish, guard.__name__, why),))
     best = choose(seen, (node for node in sight.others(seen, lost.name) if node.name in counted_on))
-    if best is None:
+    if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
         why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
         refused = Refusal(wish, "only_a_replica_the_primary_counts_on_replaces_it_unproven", why)
         return wait(why) + Step(refusals=(refused,))
@@ -150,6 +152,9 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
         doing=Doing(FAILOVER, f"{primary.name} takes office"),
         is_exclusive=True,
     )
+    if an_empty_node_never_leads_a_full_one(seen, primary):
+        has_left = former is None or sight.is_seen_out_of_office(former) or sight.is_proven_dead(former)
+        return _by_what_is_left(seen, primary if has_left else former or primary)
     is_every_other_seen = all(sight.is_seen_out_of_office(node) for node in sight.others(seen, primary.name))
     if former is None or (sight.is_seen_out_of_office(former) and (not unproven or is_every_other_seen)):
         return note_at_the_gate(seen, primary.name) + promote
@@ -196,7 +201,13 @@ def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:
 
 
 def _by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
-    """No replica was in sync: what lies on disks and in servers decides, when all of it is known."""
+    """No replica was in sync: what lies on disks and in servers decides, when all of it is known.
+
+    One that waits at its gate to be what it was long ago is told, and starts as a replica with what it has.
+    """
+    told = note_at_the_gate(seen, seen.record.primary)
+    if told.actions:
+        return Step(told.actions, is_exclusive=True)
     missing = sorted(
         node.name for node in sight.others(seen, primary.name) if not sight.is_accounted_for(node)
     )

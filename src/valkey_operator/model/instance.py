@@ -183,7 +183,7 @@ class SeenInstance:
 
     def remembered(self, limit: float) -> SeenInstance:
         """What was said longer ago than this was not said."""
-        return self._believing(lambda node, said: said.age <= limit)
+        return self._believing(lambda _node, said: said.age <= limit)
 
     def answered(self) -> SeenInstance:
         """Only what was said during this look: an older word may be from before our own last step."""

@@ -1,0 +1,373 @@
+"""One primary and its replicas: each case as a table of what is seen and what is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from valkey_operator.api.status import State
+from valkey_operator.decide.actions import (
+    Follow,
+    HandOver,
+    Loss,
+    MakeNode,
+    MoveService,
+    NoteFailover,
+    NotePrimary,
+    OpenGate,
+    Promote,
+    RecordPrimary,
+    SetPromotable,
+    Why,
+)
+from valkey_operator.decide.instance import Plan, plan
+from valkey_operator.model.gate import Disk, Record
+from valkey_operator.model.instance import (
+    LastFailover,
+    LastWord,
+    Lease,
+    NodeRecord,
+    Said,
+    SeenInstance,
+    SeenNode,
+    SeenPod,
+    SeenServer,
+    Wish,
+)
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+A, B, C = "v-0", "v-1", "v-2"
+ALL = (A, B, C)
+FULL = 1000
+
+
+def primary(offset: int = FULL, **more: Any) -> SeenServer:
+    return SeenServer(is_primary=True, history="h", offset=offset, keys=offset, **more)
+
+
+def replica(offset: int = FULL, follows: str = A, **more: Any) -> SeenServer:
+    said: dict[str, Any] = {"link_is_up": True, "history": "h", "keys": offset, **more}
+    return SeenServer(is_replica=True, follows=follows, offset=offset, **said)
+
+
+def node(name: str, server: SeenServer | None, epoch: int = 1, leader: str = A, **more: Any) -> SeenNode:
+    """It was asked just now, and answered."""
+    said = {each: more.pop(each) for each in ("disk", "gate_is_asked", "noted_for") if each in more}
+    found: dict[str, Any] = {
+        "has_volume": True,
+        "spec": NodeRecord(epoch, leader, ALL),
+        "pod": SeenPod(f"pod of {name}", is_ready=server is not None),
+        "said": Said(server=server, record=Record(epoch, leader), **said),
+        "answered": True,
+        "was_in_sync": server is not None and server.is_replica,
+    }
+    return SeenNode(name, int(name[-1]), **{**found, **more})
+
+
+def silent(name: str, **more: Any) -> SeenNode:
+    """It was asked in vain, and its kubelet misses it too."""
+    found = node(name, None, pod=SeenPod(is_ready=False, machine_is_lost=True), **more)
+    return replace(found, said=None, unheard_for=60.0, answered=False)
+
+
+def three(
+    a: SeenNode | None = None, b: SeenNode | None = None, c: SeenNode | None = None, **more: Any
+) -> SeenInstance:
+    """All is well but for what is given."""
+    nodes = (a or node(A, primary()), b or node(B, replica()), c or node(C, replica()))
+    found: dict[str, Any] = {
+        "wish": Wish(replicas=3), "record": Record(1, A), "promotable": (B, C), "service": A, "nodes": nodes,
+        "lease": Lease(1000.0, 60.0, 60.0, frozenset({B, C})),
+    }  # fmt: skip
+    return SeenInstance("v", **{**found, **more})
+
+
+def change(epoch: int, former: str, to: str, reason: Why, *, planned: bool, ago: float = 1.0) -> LastFailover:
+    return LastFailover(epoch, former, to, planned, reason, NOW - timedelta(seconds=ago))
+
+
+def planned(seen: SeenInstance) -> Plan:
+    found = plan(seen, NOW)
+    assert not found.ask
+    return found
+
+
+def guards(found: Plan) -> set[str]:
+    return {each.refused_by for each in found.report.next if each.refused_by}
+
+
+def recorded(found: Plan) -> tuple[int, str, Why, bool]:
+    (action,) = found.actions
+    assert isinstance(action, RecordPrimary)
+    return action.epoch, action.primary, action.reason, action.planned
+
+
+DEAD = node(A, None, gate_is_asked=True, last_up=LastWord(FULL, 4.0))
+
+
+class TestNothingToDo:
+    def test_a_healthy_one_is_left_alone_and_nobody_is_asked(self) -> None:
+        seen = three()
+        seen = replace(seen, nodes=tuple(replace(each, answered=None) for each in seen.nodes))
+        found = plan(seen, NOW)
+        assert (found.actions, found.waits, found.ask) == ((), (), ())
+        assert found.report.state == State.READY
+        assert [each.role for each in found.report.nodes] == ["primary", "replica", "replica"]
+
+    def test_before_anything_is_done_everybody_is_asked(self) -> None:
+        seen = three(a=DEAD)
+        seen = replace(seen, nodes=tuple(replace(each, answered=None) for each in seen.nodes))
+        found = plan(seen, NOW)
+        assert found.ask == ALL
+        assert not found.actions
+
+    def test_paused_nothing_is_done_not_even_a_failover(self) -> None:
+        found = planned(three(a=DEAD, wish=Wish(3, is_paused=True)))
+        assert not found.actions
+        assert found.report.reason == "PausedByUser"
+
+    def test_suspended_it_stays_so(self) -> None:
+        found = planned(SeenInstance("v", Wish(0), Record(4, B)))
+        assert (found.actions, found.waits) == ((), ())
+        assert found.report.state == State.SUSPENDED
+
+
+class TestFormation:
+    def test_the_first_record_is_of_the_first_node(self) -> None:
+        assert recorded(planned(SeenInstance("v", Wish(3)))) == (1, A, Why.FORMATION, True)
+
+    def test_then_all_nodes_are_made_at_once(self) -> None:
+        found = planned(SeenInstance("v", Wish(3), Record(1, A)))
+        assert found.actions == (MakeNode(A), MakeNode(B), MakeNode(C))
+
+    def test_the_gate_of_the_primary_opens_by_itself_when_everybody_answers(self) -> None:
+        empty = [node(name, None, gate_is_asked=name == A) for name in ALL]
+        found = planned(three(*empty, promotable=(), service=""))
+        assert not found.actions
+        assert "starts by itself" in found.report.message
+
+    @pytest.mark.parametrize(
+        ("unplaced_for", "has_volume", "opens"),
+        [(30.0, False, True), (5.0, False, False), (300.0, True, False)],
+    )
+    def test_a_pod_that_finds_no_machine_is_not_waited_for_if_it_never_had_anything(
+        self, unplaced_for: float, has_volume: bool, opens: bool
+    ) -> None:
+        pod = SeenPod(is_placed=False, unplaced_for=unplaced_for, has_run=False)
+        away = replace(node(C, None), pod=pod, said=None, answered=None, has_volume=has_volume)
+        started = node(B, replica(0, link_is_up=False), was_in_sync=False)
+        found = planned(three(node(A, None, gate_is_asked=True), started, away, promotable=()))
+        assert (OpenGate(A, 1) in found.actions) == opens
+
+    def test_a_record_that_nodes_have_noted_and_the_status_has_lost_is_found(self) -> None:
+        found = planned(three(b=node(B, replica(), epoch=7, leader=B)))
+        assert recorded(found) == (8, B, Why.RECORD_FOUND, False)
+
+
+class TestProofOfDeath:
+    def test_the_replica_with_most_follows_at_once(self) -> None:
+        found = planned(
+            three(DEAD, node(B, replica(990, link_is_up=False)), node(C, replica(995, link_is_up=False)))
+        )
+        assert recorded(found) == (2, C, Why.SERVER_DIED, False)
+
+    def test_of_equals_the_first_one_follows(self) -> None:
+        assert recorded(planned(three(DEAD)))[1] == B
+
+    def test_what_may_be_lost_is_not_claimed_to_be_known(self) -> None:
+        (action,) = planned(three(DEAD)).actions
+        assert isinstance(action, RecordPrimary)
+        assert action.loss == Loss(None, 4, is_unknown=True)
+
+    def test_of_a_primary_that_wrote_no_more_it_is_known(self) -> None:
+        fenced = replace(DEAD, last_up=LastWord(FULL, 4.0, is_final=True))
+        (action,) = planned(three(fenced, node(B, replica(990)), node(C, replica(980)))).actions
+        assert isinstance(action, RecordPrimary)
+        assert action.loss.bytes == 10
+
+    @pytest.mark.parametrize(
+        "unfit",
+        [
+            node(B, replica(link_is_up=False), was_in_sync=False),
+            node(B, replica(is_loading=True)),
+            node(B, replica(is_syncing=True)),
+            node(B, replica(), pod=SeenPod(is_being_deleted=True)),
+            node(B, replace(replica(), answers=False)),
+        ],
+        ids=["never in sync", "loading", "syncing", "leaving", "silent"],
+    )
+    def test_a_replica_that_is_unfit_does_not_follow(self, unfit: SeenNode) -> None:
+        assert recorded(planned(three(DEAD, unfit, node(C, replica(10)))))[1] == C
+
+    def test_an_empty_node_never_leads_a_full_one(self) -> None:
+        full = replace(
+            DEAD, said=Said(disk=Disk(has_data=True, offset=900), record=Record(1, A), gate_is_asked=True)
+        )
+        found = planned(three(full, node(B, replica(0)), node(C, replica(0))))
+        assert not [each for each in found.actions if isinstance(each, RecordPrimary)]
+
+    def test_a_primary_whose_disk_is_complete_is_waited_for(self) -> None:
+        disk = Disk(has_data=True, was_stopped_cleanly=True, offset=FULL)
+        assert not planned(three(node(A, None, disk=disk, dead_for=2.0))).actions
+        assert recorded(planned(three(node(A, None, disk=disk, dead_for=11.0))))[1] == B
+
+    def test_the_old_primary_is_told_before_the_new_one_takes_office(self) -> None:
+        under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
+        found = planned(three(DEAD, record=Record(2, B), last_failover=under_way))
+        assert found.actions == (NotePrimary(A, B, 2), Promote(B, 2))
+
+    def test_one_that_came_back_meanwhile_gets_the_office_back(self) -> None:
+        under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
+        behind = node(B, replica(10, link_is_up=False))
+        found = planned(three(b=behind, record=Record(2, B), last_failover=under_way))
+        assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+
+    def test_when_it_is_in_office_everything_follows(self) -> None:
+        under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
+        seen = three(DEAD, node(B, primary(), 2, B), record=Record(2, B), last_failover=under_way)
+        assert planned(seen).actions == (
+            MoveService(B), NotePrimary(A, B, 2), Follow(C, B, 2), SetPromotable(()), NoteFailover(2, 1000),
+        )  # fmt: skip
+
+    def test_a_pod_that_is_gone_is_dead_but_its_successor_might_start_so_the_fence_is_waited_for(
+        self,
+    ) -> None:
+        gone = replace(silent(A), pod=None, was_seen_dying=True)
+        assert recorded(planned(three(gone)))[2] == Why.SERVER_DIED
+        under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
+        noted = node(B, replica(link_is_up=False), 2, B, noted_for=3.0)
+        found = planned(three(gone, noted, record=Record(2, B), last_failover=under_way))
+        assert not found.actions
+        assert found.again == 6.0
+
+
+class TestAllGoneAtOnce:
+    def rdb(self, name: str, offset: int, server: SeenServer | None = None) -> SeenNode:
+        disk = Disk(has_data=True, history="h", offset=offset)
+        return node(name, server, disk=disk, gate_is_asked=name == A, was_in_sync=False)
+
+    def started(self, name: str, offset: int) -> SeenNode:
+        return self.rdb(name, offset, replica(offset, link_is_up=False))
+
+    def test_the_fullest_disk_becomes_primary(self) -> None:
+        found = planned(three(self.rdb(A, 500), self.started(B, 700), self.started(C, 600)))
+        assert recorded(found) == (2, B, Why.FULLEST_DATA, False)
+
+    def test_the_primary_is_let_in_if_it_has_most(self) -> None:
+        found = planned(three(self.rdb(A, 800), self.started(B, 700), self.started(C, 600)))
+        assert found.actions == (OpenGate(A, 1),)
+
+    def test_a_log_of_the_primary_has_more_than_any_snapshot(self) -> None:
+        log = node(A, None, disk=Disk(has_data=True, has_append_only_file=True), gate_is_asked=True)
+        assert planned(three(log, self.started(B, 700), self.started(C, 600))).actions == (OpenGate(A, 1),)
+
+    def test_nothing_is_decided_before_everybody_was_seen(self) -> None:
+        found = planned(three(self.rdb(A, 800), self.started(B, 700), silent(C)))
+        assert not found.actions
+        assert C in found.report.message
+
+    def test_a_replica_that_is_still_starting_is_waited_for(self) -> None:
+        assert not planned(three(self.rdb(A, 500), self.started(B, 700), self.rdb(C, 900))).actions
+
+
+class TestWithoutProof:
+    def test_one_the_primary_counts_on_is_recorded_when_nobody_sees_it(self) -> None:
+        found = planned(three(silent(A)))
+        assert recorded(found) == (2, B, Why.UNREACHABLE, False)
+
+    @pytest.mark.parametrize(
+        ("seen", "guard"),
+        [
+            (three(replace(silent(A), unheard_for=4.0)), "nobody_hears_the_primary"),
+            (three(silent(A), lease=Lease(1000.0, 2.0, 2.0)), "nobody_hears_the_primary"),
+            (three(replace(silent(A), pod=SeenPod(is_ready=True))), "somebody_else_misses_the_primary"),
+            (three(silent(A), promotable=()), "only_a_replica_the_primary_counts_on_replaces_it_unproven"),
+            (
+                three(silent(A), silent(B), silent(C)),
+                "only_a_replica_the_primary_counts_on_replaces_it_unproven",
+            ),
+        ],
+    )
+    def test_otherwise_it_is_refused(self, seen: SeenInstance, guard: str) -> None:
+        found = planned(seen)
+        assert not found.actions
+        assert guards(found) == {guard}
+
+    def test_broken_links_are_a_second_witness(self) -> None:
+        ready = replace(silent(A), pod=SeenPod(is_ready=True))
+        down = [node(name, replica(link_is_up=False)) for name in (B, C)]
+        assert recorded(planned(three(ready, *down)))[2] == Why.UNREACHABLE
+
+    def taking_over(self, noted: float | None, granted: float | None, leads: float = 1000.0) -> Plan:
+        epoch, leader = (2, B) if noted is not None else (1, A)
+        new = node(B, replica(link_is_up=False), epoch, leader, noted_for=noted or 0.0)
+        under_way = change(2, A, B, Why.UNREACHABLE, planned=False)
+        leases = Lease(leads, granted, 60.0)
+        return planned(three(silent(A), new, record=Record(2, B), last_failover=under_way, lease=leases))
+
+    def test_it_notes_that_it_no_longer_follows_then_waits_then_takes_office(self) -> None:
+        assert self.taking_over(None, 60.0).actions == (NotePrimary(B, B, 2),)
+        assert self.taking_over(9.0, 60.0).actions == (Promote(B, 2),)
+
+    @pytest.mark.parametrize(
+        ("noted", "granted", "leads", "left"),
+        [(20.0, 8.0, 1000.0, 1.0), (2.0, 60.0, 1000.0, 7.0), (20.0, None, 5.0, 4.0)],
+        ids=["after the last grant", "after it was noted", "after the start of a new operator"],
+    )
+    def test_nine_seconds_count_from_whatever_was_last(
+        self, noted: float, granted: float | None, leads: float, left: float
+    ) -> None:
+        found = self.taking_over(noted, granted, leads)
+        assert not found.actions
+        assert found.again == left
+
+    def test_an_old_primary_that_comes_back_meanwhile_keeps_the_office(self) -> None:
+        under_way = change(2, A, B, Why.UNREACHABLE, planned=False)
+        noted = node(B, replica(link_is_up=False), 2, B)
+        found = planned(three(b=noted, record=Record(2, B), last_failover=under_way))
+        assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+
+    def test_one_that_comes_back_later_follows(self) -> None:
+        seen = three(
+            node(A, primary()),
+            node(B, primary(), 2, B),
+            node(C, replica(follows=B), 2, B),
+            record=Record(2, B),
+            service=B,
+        )
+        assert planned(replace(seen, promotable=())).actions[0] == Follow(A, B, 2)
+
+    def test_a_new_pod_does_not_speak_for_the_one_before_it(self) -> None:
+        twin = replace(DEAD, may_have_a_twin=True)
+        assert recorded(planned(three(twin)))[2] == Why.UNREACHABLE
+        assert not planned(three(twin, promotable=())).actions
+
+    def test_a_server_that_is_silent_is_not_dead(self) -> None:
+        assert not planned(three(node(A, SeenServer(answers=False)))).actions
+
+
+class TestHandsOfPeople:
+    @pytest.mark.parametrize(
+        "server", [primary(), replica(follows=C), replica(follows="")], ids=["primary", "chained", "nobody"]
+    )
+    def test_whoever_does_not_follow_the_primary_is_put_back(self, server: SeenServer) -> None:
+        assert planned(three(b=node(B, server))).actions == (Follow(B, A, 1),)
+
+    def test_a_primary_that_was_demoted_is_put_back(self) -> None:
+        assert planned(three(node(A, replica(follows=B, link_is_up=False)))).actions == (Promote(A, 1),)
+
+    def test_if_it_follows_a_new_one_that_one_hands_over(self) -> None:
+        swapped = three(node(A, replica(follows=B)), node(B, primary()))
+        assert planned(swapped).actions == (HandOver(B, A, 1),)
+
+    def test_a_primary_made_by_hand_has_no_claim_when_the_recorded_one_dies(self) -> None:
+        found = planned(three(DEAD, node(B, primary(10), was_in_sync=False)))
+        assert recorded(found)[1] == C
+
+    def test_a_full_one_is_not_made_to_follow_an_empty_primary(self) -> None:
+        found = planned(three(node(A, primary(0)), node(B, primary()), node(C, replica(0)), promotable=(C,)))
+        assert not found.actions
+        assert guards(found) == {"an_empty_node_never_leads_a_full_one"}
