@@ -256,7 +256,8 @@ async def test_a_dead_primary_lets_another_go_first_and_then_follows(folder: Pat
         note = contract.NotePrimary(primary=b.name)
         assert (await a.order(2, note_primary=note)).result == DONE
         assert (await b.order(2, note_primary=note)).result == DONE
-        assert (await b.order(2, promote=contract.Promote())).result == DONE
+        promoted = await b.order(2, promote=contract.Promote())
+        assert (promoted.result, promoted.observation.server.role) == (DONE, contract.ROLE_PRIMARY)
         await eventually(a.is_in_sync, 10)
         assert (await a.role(), await b.role()) == ("slave", "master")
         refused = await b.order(3, note_primary=contract.NotePrimary(primary=a.name))
