@@ -138,7 +138,7 @@ class Orders:
             return await self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
         except Failure as failure:
             return await self._outcome(contract.RESULT_FAILED, f"{name}: {failure}", failure.guard)
-        except (Refused, Silent, TimeoutError) as error:
+        except (Refused, Silent, OSError) as error:  # a time that is over is an OSError, a full disk too
             words = str(error) or f"not done in {limit:.0f} s"
             log.warning("the order %s failed: %s", name, words)
             return await self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
