@@ -91,7 +91,7 @@ async def test_who_wants_to_know_it_at_this_moment_is_told_so(port: int, pod: Po
     async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
         await answered(PeerStub(connection).Observe(fresh), 10)
     await observe(port, OPERATORS)
-    assert pod.done == ["asked at once"] * 2
+    assert pod.asked_at_once == 2
 
 
 async def test_a_stolen_certificate_of_a_node_commands_no_other_node(port: int, pod: Pod) -> None:

@@ -256,12 +256,31 @@ async def test_a_dead_primary_lets_another_go_first_and_then_follows(folder: Pat
         note = contract.NotePrimary(primary=b.name)
         assert (await a.order(2, note_primary=note)).result == DONE
         assert (await b.order(2, note_primary=note)).result == DONE
-        assert (await b.order(2, promote=contract.Promote())).result == DONE
+        promoted = await b.order(2, promote=contract.Promote())
+        assert (promoted.result, promoted.observation.server.role) == (DONE, contract.ROLE_PRIMARY)
         await eventually(a.is_in_sync, 10)
         assert (await a.role(), await b.role()) == ("slave", "master")
         refused = await b.order(3, note_primary=contract.NotePrimary(primary=a.name))
         assert (refused.result, refused.guard) == (REFUSED, "a_running_primary_is_not_deposed")
         assert watcher.two == []
+
+
+async def test_a_primary_that_dies_right_after_the_first_writes_does_not_come_back_empty(
+    folder: Path,
+) -> None:
+    """What its replica said a second ago is that it is empty, too."""
+    async with running(folder) as (a, b):
+        await asyncio.gather(*(a.ask("SET", f"key-{number}", "1") for number in range(50)))
+        await eventually(lambda: has_keys(b, 50))
+        a.process.kill()
+        await eventually(lambda: "a_living_member_goes_first" in a.pod.observe().gate.waits_for, 5)
+        await asyncio.sleep(1)
+        assert a.pod.running_server() is None
+        assert await has_keys(b, 50)
+
+
+async def has_keys(node: Node, count: int) -> bool:
+    return bool(await node.ask("DBSIZE") == count)
 
 
 async def test_asked_at_this_moment_a_server_that_hangs_does_not_answer(folder: Path) -> None:

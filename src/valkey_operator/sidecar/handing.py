@@ -28,6 +28,8 @@ CLOSE = 2.0
 # For one question to the other sidecar.
 ANSWER = 1.5
 LOOK_AGAIN = 0.002
+# Bytes, for a small file with the folder it is in.
+NOTE = 64 * 1024
 # Before the same one is asked again to take over.
 AGAIN = 0.2
 log = logging.getLogger(__name__)
@@ -184,7 +186,9 @@ class Handing:
     async def _connected(self, peer: PeerStub, name: str, server: Server, ends: float) -> str:
         """The UID of the replica's pod; opens the way to it, which takes its time, before writes are paused."""
         seen = await answered(peer.Observe(contract.ObserveRequest(fresh=True)), ANSWER)
-        why = _why_not_connected(seen.server, server, self._pod.address_of(self._pod.node))
+        why = _why_full(seen.disk) or _why_not_connected(
+            seen.server, server, self._pod.address_of(self._pod.node)
+        )
         if why:
             raise Refusal("the_replica_is_connected", f"{name} {why}")
         try:
@@ -261,6 +265,11 @@ def _why_not_connected(seen: contract.Server, server: Server, here: tuple[str, i
     if server.info is None or seen.replication.history != server.info.get("master_replid"):
         return "has the data of another history"
     return ""
+
+
+def _why_full(disk: contract.Disk) -> str:
+    """It notes on its volume that it is primary before it is; after the demotion it is too late to find out."""
+    return "has no room to note that it is primary" if disk.size_bytes and disk.free_bytes < NOTE else ""
 
 
 def _check_can_take_over(server: Server, by: str, address: tuple[str, int]) -> None:

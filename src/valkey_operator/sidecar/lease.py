@@ -39,7 +39,8 @@ OVERDUE = GRANT - PERIOD - 0.5
 MARGIN = 0.5
 # Of a primary that was found in office: nobody knows what it was granted.
 FOUND = 2.0
-TICK = 0.2
+# How often is looked: a lease that is overdue, and one that is not.
+TICK, CALM = 0.2, 0.5
 log = logging.getLogger(__name__)
 
 Nodes = frozenset[str]
@@ -127,7 +128,7 @@ class Keeper:
         self._others: Nodes = NOBODY
         # In which this node was made primary: a newer one, of another primary, is not its own; 0 when not known.
         self._epoch = 0
-        self._in_office = asyncio.Event()
+        self._in_office, self._overdue = asyncio.Event(), asyncio.Event()
         self._is_refused = False
 
     async def run(self) -> None:
@@ -141,7 +142,7 @@ class Keeper:
                 await self._look(time.monotonic())
             except (Silent, Refused) as error:
                 log.warning("what the lease demands was not done, and is tried again: %s", error)
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK if self._overdue.is_set() else CALM)
 
     async def _look(self, now: float) -> None:
         role, before = self._seen_role(), self._role
@@ -150,6 +151,7 @@ class Keeper:
             self._pod.lease.begin(now)
         if not self._others:
             self._in_office.clear()
+            self._overdue.clear()
             self._epoch = 0
             if role and Reason.LEASE in self._pod.fence.reasons:
                 await self._pod.fence.take_down(Reason.LEASE)
@@ -159,7 +161,12 @@ class Keeper:
         if (record := self._pod.record).primary == self._pod.node:
             self._epoch = record.epoch
         self._in_office.set()
-        await self._bring(self._pod.lease.standing(now, self._others))
+        standing = self._pod.lease.standing(now, self._others)
+        if standing is Standing.GRANTED:
+            self._overdue.clear()
+        else:
+            self._overdue.set()
+        await self._bring(standing)
 
     def _seen_role(self) -> str:
         """A server that does not answer is what it was."""
@@ -221,13 +228,9 @@ class Keeper:
 
     async def _ask_members(self) -> None:
         while True:
-            await self._in_office.wait()
-            asked, record = time.monotonic(), self._pod.record
-            names = self._pod.lease.needed(self._others)
-            is_needed = self._pod.lease.standing(asked, self._others) is not Standing.GRANTED
-            if is_needed and record.primary == self._pod.node:
-                if await self._pod.members.all_follow(names, record) and self._pod.record == record:
-                    self._pod.lease.acknowledged(asked, names, self._others)
-                await asyncio.sleep(AGAIN)
-            else:
-                await asyncio.sleep(TICK)
+            await self._overdue.wait()
+            asked, record, names = time.monotonic(), self._pod.record, self._pod.lease.needed(self._others)
+            # Nobody follows this node in an epoch of another primary.
+            if record.primary == self._pod.node and await self._pod.members.all_follow(names, record):
+                self._pod.lease.acknowledged(asked, names, self._others)
+            await asyncio.sleep(AGAIN)

@@ -135,15 +135,15 @@ class Orders:
             pause = await done
         except Refusal as refusal:
             log.warning("the order %s is refused: %s", name, refusal)
-            return self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
+            return await self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
         except Failure as failure:
-            return self._outcome(contract.RESULT_FAILED, f"{name}: {failure}", failure.guard)
-        except (Refused, Silent, TimeoutError) as error:
+            return await self._outcome(contract.RESULT_FAILED, f"{name}: {failure}", failure.guard)
+        except (Refused, Silent, OSError) as error:  # a time that is over is an OSError, a full disk too
             words = str(error) or f"not done in {limit:.0f} s"
             log.warning("the order %s failed: %s", name, words)
-            return self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
+            return await self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
         log.info("carried out: %s", name)
-        outcome = self._outcome(contract.RESULT_DONE)
+        outcome = await self._outcome(contract.RESULT_DONE)
         outcome.write_pause_milliseconds = pause or 0
         return outcome
 
@@ -238,6 +238,6 @@ class Orders:
         if not self._pod.open_gate():
             raise Refusal("a_server_waits_at_the_gate", "no server waits at the gate")
 
-    def _outcome(self, result: contract.Result, message: str = "", guard: str = "") -> contract.Outcome:
-        observation = self._pod.observe()
+    async def _outcome(self, result: contract.Result, message: str = "", guard: str = "") -> contract.Outcome:
+        observation = await self._pod.observe_now()
         return contract.Outcome(result=result, message=message, guard=guard, observation=observation)
