@@ -10,7 +10,7 @@ from valkey_operator.sidecar.metrics import Count, Counts
 
 
 def read(counts: Counts, **now: bool) -> dict[tuple[str, str], float]:
-    said = {"gate_is_open": False, "gate_is_asked": False, "server_is_up": False, **now}
+    said = {"gate_is_open": False, "gate_is_asked": False, "server_is_up": False, "is_fenced": False, **now}
     families = text_string_to_metric_families(metrics.page(counts, **said))
     samples = [sample for family in families for sample in family.samples]
     return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in samples}
@@ -32,11 +32,11 @@ def test_what_happens_is_counted() -> None:
     counts = Counts()
     for what in (Count.SERVER_STARTS, Count.SERVER_ENDS, Count.SERVER_STARTS, Count.CALLS_REFUSED):
         counts.add(what)
-    seen = read(counts, gate_is_open=True, server_is_up=True, is_fenced=False)
+    seen = read(counts, gate_is_open=True, server_is_up=True, is_fenced=True)
     assert (seen["valkey_sidecar_server_starts_total", ""], seen["valkey_sidecar_server_ends_total", ""]) == (
         2,
         1,
     )
     assert seen["valkey_sidecar_calls_total", "refused"] == 1
     assert (seen["valkey_sidecar_gate_open", ""], seen["valkey_sidecar_gate_waiting", ""]) == (1, 0)
-    assert seen["valkey_sidecar_server_up", ""] == 1
+    assert (seen["valkey_sidecar_server_up", ""], seen["valkey_sidecar_fenced", ""]) == (1, 1)
