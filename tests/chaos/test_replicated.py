@@ -1,0 +1,175 @@
+"""Planned work on a Valkey of three under writes, in a real cluster: nothing acknowledged is lost, whatever is cut.
+
+`CHAOS_SEEDS=10` runs each ten times (`make chaos`); a seed replays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.faults import Faults
+from tests.chaos.history import Demands, Recorder
+from tests.chaos.targets import PlainTarget
+from tests.chaos.wire import Address
+from tests.chaos.workload import Workload
+from tests.e2e.conftest import PLACE, Place
+
+SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
+PORT = 6379
+SPEC: dict[str, Any] = {
+    "image": "valkey-operator/valkey:9.1",
+    "imagePullPolicy": "Never",
+    "replicas": 3,
+    "persistence": {"size": "64Mi", "storageClassName": "standard"},
+}
+
+
+class Instance:
+    """A Valkey called `cache`, and what can be done to it."""
+
+    def __init__(self, place: Place, faults: Faults, seed: int) -> None:
+        self.place, self.faults = place, faults
+        self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
+
+    async def make(self, **more: Any) -> None:
+        self.place.apply("Valkey", "cache", {**SPEC, **more})
+        await self.is_well()
+
+    async def is_well(self, replicas: int = 3, patience: float = 90) -> None:
+        def claim() -> bool:
+            status = self.status()
+            return (status.get("state"), status.get("readyReplicas")) == ("Ready", replicas)
+
+        await asyncio.to_thread(self.place.eventually, claim, patience)
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.place.get("valkey", "cache").get("status", {})
+        return found
+
+    @property
+    def primary(self) -> str:
+        return str(self.status()["primary"])
+
+    async def patch(self, spec: dict[str, Any]) -> None:
+        words = ("patch", "valkey", "cache", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+        await asyncio.to_thread(self.place.kubectl, *words)
+
+    async def switch_over(self) -> None:
+        before = self.status()["primaryEpoch"]
+        note = f"valkey.io/switchover=any/{self.dice.getrandbits(64):x}"
+        self.place.kubectl("annotate", "--overwrite", "valkey", "cache", note)
+        await asyncio.to_thread(self.place.eventually, lambda: self.status()["primaryEpoch"] > before)
+        await self.is_well()
+
+    def target(self) -> PlainTarget:
+        address = self.place.get("service", "cache")["spec"]["clusterIP"]
+        return PlainTarget(Address(address, PORT), replicas=self.replicas)
+
+    def replicas(self) -> list[Address]:
+        found = json.loads(
+            self.place.kubectl("get", "pods", "--selector=valkey.io/role=replica", "--output=json")
+        )
+        return [Address(each["status"]["podIP"], PORT) for each in found["items"]]
+
+    async def kill_an_operator(self) -> None:
+        """The one that leads, at a moment that the dice choose."""
+        await asyncio.sleep(self.dice.uniform(0, 3))
+        operator = Place(self.place.cluster, PLACE)
+        lease = operator.get("lease", "valkey-operator")["spec"]["holderIdentity"]
+        leader = lease.partition("_")[0]
+        if leader:
+            await asyncio.to_thread(self.faults.kill_container, f"{PLACE}/{leader}", "operator")
+
+
+async def switchover(instance: Instance) -> None:
+    await instance.switch_over()
+
+
+async def a_pod_is_deleted(instance: Instance) -> None:
+    """The primary's, with its usual grace."""
+    before = instance.primary
+    await asyncio.to_thread(instance.place.kubectl, "delete", "pod", f"{before}-0")
+    await instance.is_well()
+    assert instance.primary != before
+
+
+async def a_roll(instance: Instance) -> None:
+    await instance.patch({"config": {"databases": str(instance.dice.randint(20, 60))}})
+    await asyncio.sleep(3)
+    await instance.is_well()
+
+
+async def an_upgrade(instance: Instance) -> None:
+    await instance.patch({"image": "valkey-operator/valkey:9.1"})
+    await asyncio.sleep(3)
+    await instance.is_well()
+    nodes = json.loads(instance.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
+    assert {each["status"]["valkeyVersion"][:3] for each in nodes} == {"9.1"}
+
+
+async def scaling(instance: Instance) -> None:
+    await instance.patch({"replicas": 1})
+    await instance.is_well(1)
+    await instance.patch({"replicas": 3})
+    await instance.is_well(3)
+
+
+async def other_resources(instance: Instance) -> None:
+    await instance.patch({"resources": {"limits": {"memory": "256Mi"}, "requests": {"memory": "64Mi"}}})
+    await asyncio.sleep(3)
+    await instance.is_well()
+
+
+@dataclass(frozen=True)
+class Work:
+    do: Callable[[Instance], Awaitable[None]]
+    begins_with: str = "9.1"
+    operator_dies: bool = False
+
+    def __str__(self) -> str:
+        name = getattr(self.do, "__name__", "work").replace("_", " ")
+        return f"{name} while the operator dies" if self.operator_dies else name
+
+
+PLANNED = [
+    Work(switchover),
+    Work(a_pod_is_deleted),
+    Work(a_roll),
+    Work(an_upgrade, begins_with="8.1"),
+    Work(scaling),
+    Work(other_resources),
+    Work(switchover, operator_dies=True),
+    Work(a_roll, operator_dies=True),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("work", PLANNED, ids=str)
+async def test_planned_work_loses_nothing(
+    place: Place, faults: Faults, work: Work, seed: int, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, seed)
+    await instance.make(image=f"valkey-operator/valkey:{work.begins_with}")
+    recorder = Recorder(tmp_path / "history.jsonl")
+    demands = Demands(replicas=2)
+    async with Workload(instance.target(), recorder, demands=demands, pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        with load.during(str(work)):
+            fault = asyncio.create_task(instance.kill_an_operator()) if work.operator_dies else None
+            await work.do(instance)
+            if fault is not None:
+                await fault
+        await load.acknowledged(each=10, within=30)
+        await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert verdict.clean, str(verdict)
