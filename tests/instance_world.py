@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
@@ -93,7 +93,8 @@ class World:
         self.acknowledged: list[int] = []
         self.service = ""
         self.crashes = 0
-        self.grant_to = lambda _node, _pod: None  # the operator's answer to a lease request, or None
+        # The operator's answer to a lease request: on whom the primary counts, or None.
+        self.grant_to: Callable[[Node, Pod], tuple[str, ...] | None] = lambda _node, _pod: None
         self.story: list[str] = []
 
     def tell(self, line: str) -> None:
