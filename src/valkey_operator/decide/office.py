@@ -158,7 +158,7 @@ def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | N
         return _taking_office(seen, primary)
     if not sight.is_able(primary):
         return _lost(seen, primary)
-    if succession.an_empty_node_never_leads_a_full_one(seen, primary):
+    if succession.may_lead_a_fuller_one(seen, primary):
         return succession.by_what_is_left(seen, primary)
     return Step((Promote(primary.name, seen.record.epoch),), is_exclusive=True)
 
@@ -184,7 +184,7 @@ def _taking_office(seen: SeenInstance, primary: SeenNode) -> Step:
         last = primary if fuller is former else former or primary
         reason = Why.HANDED_BACK if is_planned(seen) else Why.FULLEST_DATA
         return succession.record(seen, fuller, reason, last.name, planned=is_planned(seen))
-    if succession.an_empty_node_never_leads_a_full_one(seen, primary):
+    if succession.may_lead_a_fuller_one(seen, primary):
         return succession.by_what_is_left(seen, primary)
     if former is None or not is_planned(seen):
         unproven = under_way is not None and under_way.reason == Why.UNREACHABLE

@@ -132,9 +132,12 @@ def choose(seen: SeenInstance, candidates: Iterable[SeenNode]) -> SeenNode | Non
     """The one that has most; one that stays before one that is to go; an empty one never before a full one."""
     able = [node for node in candidates if sight.is_able(node)]
     best = max(able, key=lambda node: _rank(seen, node), default=None)
-    if best is None or an_empty_node_never_leads_a_full_one(seen, best):
-        return None
-    return best
+    return None if best is None or may_lead_a_fuller_one(seen, best) else best
+
+
+def may_lead_a_fuller_one(seen: SeenInstance, node: SeenNode) -> str:
+    """Why it must not take office: it is empty, and another one is not, or is not known to be."""
+    return an_empty_node_never_leads_a_full_one(seen, node) or an_empty_node_waits_for_the_unseen(seen, node)
 
 
 def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> str:
@@ -142,6 +145,13 @@ def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> 
         return ""
     full = sorted(each.name for each in sight.others(seen, node.name) if sight.holds_data(each))
     return f"{node.name} is empty, and {', '.join(full)} would lose what it holds" if full else ""
+
+
+def an_empty_node_waits_for_the_unseen(seen: SeenInstance, node: SeenNode) -> str:
+    if sight.holds_data(node):
+        return ""
+    unseen = sorted(each.name for each in sight.others(seen, node.name) if not sight.is_accounted_for(each))
+    return f"{node.name} is empty, and {', '.join(unseen)} may hold data" if unseen else ""
 
 
 def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, *, unproven: bool) -> Step:
