@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from tests.instance_world import Node, Pod, Server, World
 from valkey_operator.decide import actions as do
 from valkey_operator.decide import lease
-from valkey_operator.decide.instance import Plan, plan
+from valkey_operator.decide.instance import RECENT, Plan, plan
 from valkey_operator.decide.members import wanted_nodes
 from valkey_operator.model.gate import Record
 from valkey_operator.model.instance import (
@@ -105,7 +105,7 @@ class Operator:
     def grant(self, node: Node, pod: Pod) -> tuple[str, ...] | None:
         if not self.is_up:
             return None
-        seen = self.seen().remembered(25.0)
+        seen = self.seen().remembered(RECENT)
         answer = lease.answer(seen, lease.Request(node.name, pod.uid, pod.record().epoch))
         if isinstance(answer, str):
             return None
@@ -118,13 +118,19 @@ class Operator:
 
     def seen(self, answered: dict[str, bool] | None = None) -> SeenInstance:
         now, status = self.world.now, self.status
-        ago = lambda at: None if at is None else now - at  # noqa: E731
         return SeenInstance(
             "v", self.wish, status.record, status.promotable, status.last_failover, self.world.service,
             tuple(self.seen_node(node, answered or {}) for node in self.world.nodes.values()),
-            Lease(now - self.leads_since, ago(self.last_grant), ago(self.last_request), self.counted_on),
+            Lease(now - self.leads_since, *self.last_lease(), self.counted_on),
             status.operation,
         )  # fmt: skip
+
+    def last_lease(self) -> tuple[float | None, float | None]:
+        """How long ago one was granted, and asked for."""
+        granted, asked = (
+            None if at is None else self.world.now - at for at in (self.last_grant, self.last_request)
+        )
+        return granted, asked
 
     def seen_node(self, node: Node, answered: dict[str, bool]) -> SeenNode:
         now, pod, heard = self.world.now, node.pod, self.heard.get(node.name)

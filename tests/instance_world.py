@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
@@ -15,7 +15,8 @@ from valkey_operator.model.instance import NodeRecord
 from valkey_operator.sidecar import gate
 
 TICK = 0.5
-GRANT, ACKNOWLEDGED, ASKS_EVERY = 6.0, 4.0, 2.0
+# What replicas acknowledge lasts no longer than a grant.
+GRANT, ACKNOWLEDGED, ASKS_EVERY = 6.0, 6.0, 2.0
 # How long a primary's pod waits to be handed over before it saves and stops.
 GRACE = 8.0
 
@@ -92,8 +93,11 @@ class World:
         self.version, self.bad_versions = 1, set[int]()
         self.acknowledged: list[int] = []
         self.service = ""
+        # Pairs of nodes between which the network is cut.
+        self.cuts: set[frozenset[str]] = set()
         self.crashes = 0
-        self.grant_to = lambda _node, _pod: None  # the operator's answer to a lease request, or None
+        # The operator's answer to a lease request: on whom the primary counts, or None.
+        self.grant_to: Callable[[Node, Pod], tuple[str, ...] | None] = lambda _node, _pod: None
         self.story: list[str] = []
 
     def tell(self, line: str) -> None:
@@ -162,7 +166,9 @@ class World:
     # What sidecars do.
 
     def can_talk(self, one: Node, other: Node) -> bool:
-        return not (one.pod is None or other.pod is None or one.pod.is_cut_off or other.pod.is_cut_off)
+        if one.pod is None or other.pod is None or one.pod.is_cut_off or other.pod.is_cut_off:
+            return False
+        return frozenset({one.name, other.name}) not in self.cuts
 
     def disk(self, volume: Volume) -> Disk:
         has_data = self.keeps_data and bool(volume.log)

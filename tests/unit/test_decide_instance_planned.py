@@ -91,6 +91,10 @@ class TestHandover:
         seen = self.recorded_for_b(node(A, replica(follows=B), 2, B), node(B, replica(0, link_is_up=False)))
         assert recorded(planned(seen)) == (3, A, Why.HANDED_BACK, True)
 
+    def test_an_empty_one_waits_for_those_that_are_not_seen(self) -> None:
+        a, b = node(A, replica(0, follows=B), 2, B), node(B, replica(0, link_is_up=False))
+        assert not planned(self.recorded_for_b(a, b, c=silent(C))).actions
+
     def test_if_it_can_no_longer_take_over_the_one_in_office_stays(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), silent(B))
         assert recorded(planned(seen)) == (3, A, Why.HANDED_BACK, True)

@@ -13,6 +13,8 @@ from valkey_operator.model.instance import SeenInstance, SeenNode
 # After a handover that did not come about; a pod that is being stopped has less time.
 PAUSE = timedelta(seconds=30)
 SHORT_PAUSE = timedelta(seconds=5)
+# kube-proxy may hold a second change back for so long.
+QUIET = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,19 @@ def the_last_handover_did_not_fail_just_now(
     return f"the last handover failed {int((now - last.at).total_seconds())} s ago"
 
 
+def the_service_was_not_moved_just_now(
+    seen: SeenInstance, _primary: SeenNode, _request: Request, now: datetime
+) -> str:
+    """Two changes within a second may reach clients late, and together."""
+    last = seen.last_failover
+    is_quiet = last is None or now - last.at >= QUIET
+    return "" if is_quiet else "the Service was moved just now, and clients have to follow first"
+
+
 Guard = Callable[[SeenInstance, SeenNode, Request, datetime], str]
 GUARDS: tuple[Guard, ...] = (
     a_new_primary_is_one_of_its_replicas,
     replica_is_caught_up_before_switchover,
     the_last_handover_did_not_fail_just_now,
+    the_service_was_not_moved_just_now,
 )

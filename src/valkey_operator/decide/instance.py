@@ -14,9 +14,9 @@ from valkey_operator.decide.actions import Action, Refusal, Step, Wait
 from valkey_operator.decide.report import Report, report
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
-# Heartbeats come every ten seconds: what was said within two of them is enough to do nothing. What is acted upon was
+# Heartbeats come every ten seconds: what was said within one of them is enough to do nothing. What is acted upon was
 # said during this very look.
-RECENT = 25.0
+RECENT = 12.0
 
 
 @dataclass(frozen=True)

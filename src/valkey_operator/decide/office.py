@@ -156,9 +156,11 @@ def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | N
         return wait(f"{primary.name} may have taken office, and must be seen before {rival.name} goes on")
     if change(seen) is not None:
         return _taking_office(seen, primary)
-    if sight.is_able(primary):
-        return Step((Promote(primary.name, seen.record.epoch),), is_exclusive=True)
-    return _lost(seen, primary)
+    if not sight.is_able(primary):
+        return _lost(seen, primary)
+    if succession.may_lead_a_fuller_one(seen, primary):
+        return succession.by_what_is_left(seen, primary)
+    return Step((Promote(primary.name, seen.record.epoch),), is_exclusive=True)
 
 
 def _lost(seen: SeenInstance, primary: SeenNode) -> Step:
@@ -182,6 +184,8 @@ def _taking_office(seen: SeenInstance, primary: SeenNode) -> Step:
         last = primary if fuller is former else former or primary
         reason = Why.HANDED_BACK if is_planned(seen) else Why.FULLEST_DATA
         return succession.record(seen, fuller, reason, last.name, planned=is_planned(seen))
+    if succession.may_lead_a_fuller_one(seen, primary):
+        return succession.by_what_is_left(seen, primary)
     if former is None or not is_planned(seen):
         unproven = under_way is not None and under_way.reason == Why.UNREACHABLE
         return succession.take_office(seen, primary, former, unproven=unproven)

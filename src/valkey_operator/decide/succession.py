@@ -69,7 +69,7 @@ def died(seen: SeenInstance, primary: SeenNode) -> Step:
     best = choose(seen, _in_sync_until_then(seen, primary.name))
     if best is not None:
         return record(seen, best, Why.SERVER_DIED, primary.name, planned=False)
-    return _by_what_is_left(seen, primary)
+    return by_what_is_left(seen, primary)
 
 
 def died_before_it_handed_over(seen: SeenInstance, to: SeenNode, former: SeenNode) -> Step:
@@ -79,7 +79,7 @@ def died_before_it_handed_over(seen: SeenInstance, to: SeenNode, former: SeenNod
     able = [node for node in sight.others(seen, former.name) if node.was_in_sync or node is to]
     best = choose(seen, able)
     if best is None:
-        return _by_what_is_left(seen, former)
+        return by_what_is_left(seen, former)
     return record(seen, best, Why.SERVER_DIED, former.name, planned=False)
 
 
@@ -132,9 +132,12 @@ def choose(seen: SeenInstance, candidates: Iterable[SeenNode]) -> SeenNode | Non
     """The one that has most; one that stays before one that is to go; an empty one never before a full one."""
     able = [node for node in candidates if sight.is_able(node)]
     best = max(able, key=lambda node: _rank(seen, node), default=None)
-    if best is None or an_empty_node_never_leads_a_full_one(seen, best):
-        return None
-    return best
+    return None if best is None or may_lead_a_fuller_one(seen, best) else best
+
+
+def may_lead_a_fuller_one(seen: SeenInstance, node: SeenNode) -> str:
+    """Why it must not take office: it is empty, and another one is not, or is not known to be."""
+    return an_empty_node_never_leads_a_full_one(seen, node) or an_empty_node_waits_for_the_unseen(seen, node)
 
 
 def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> str:
@@ -142,6 +145,13 @@ def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> 
         return ""
     full = sorted(each.name for each in sight.others(seen, node.name) if sight.holds_data(each))
     return f"{node.name} is empty, and {', '.join(full)} would lose what it holds" if full else ""
+
+
+def an_empty_node_waits_for_the_unseen(seen: SeenInstance, node: SeenNode) -> str:
+    if sight.holds_data(node):
+        return ""
+    unseen = sorted(each.name for each in sight.others(seen, node.name) if not sight.is_accounted_for(each))
+    return f"{node.name} is empty, and {', '.join(unseen)} may hold data" if unseen else ""
 
 
 def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, *, unproven: bool) -> Step:
@@ -152,9 +162,6 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
         doing=Doing(FAILOVER, f"{primary.name} takes office"),
         is_exclusive=True,
     )
-    if an_empty_node_never_leads_a_full_one(seen, primary):
-        has_left = former is None or sight.is_seen_out_of_office(former) or sight.is_proven_dead(former)
-        return _by_what_is_left(seen, primary if has_left else former or primary)
     is_every_other_seen = all(sight.is_seen_out_of_office(node) for node in sight.others(seen, primary.name))
     if former is None or (sight.is_seen_out_of_office(former) and (not unproven or is_every_other_seen)):
         return note_at_the_gate(seen, primary.name) + promote
@@ -200,7 +207,7 @@ def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:
     return [node for node in sight.others(seen, primary) if node.was_in_sync]
 
 
-def _by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
+def by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
     """No replica was in sync: what lies on disks and in servers decides, when all of it is known.
 
     One that waits at its gate to be what it was long ago is told, and starts as a replica with what it has.
