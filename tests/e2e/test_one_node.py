@@ -130,11 +130,11 @@ def _field(info: str, name: str) -> str:
 
 
 def test_what_cannot_be_done_is_said_in_status_and_changes_nothing(place: Place) -> None:
-    place.apply("Valkey", "one", {**SPEC, "replicas": 3})
+    place.apply("Valkey", "one", {**SPEC, "tls": {"enabled": True}})
     place.eventually(lambda: place.get("valkey", "one").get("status", {}).get("reason") == "NotYetSupported")
     status = place.get("valkey", "one")["status"]
     assert status["state"] == "Failed"
-    assert "spec.replicas other than 1" in status["message"]
+    assert "spec.tls" in status["message"]
     assert place.kubectl("get", "valkeynodes,statefulsets,pods", "--output=name") == ""
 
 

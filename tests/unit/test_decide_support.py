@@ -24,12 +24,8 @@ def test_a_plain_one_is_taken() -> None:
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"replicas": 3}, "spec.replicas other than 1"),
-        ({"replicas": 0}, "spec.replicas other than 1"),
         ({"tls": {"enabled": True}}, "spec.tls"),
         ({"auth": {"password": {"secret": {"name": "a", "key": "b"}}}}, "spec.auth"),
-        ({"exporter": {"enabled": True}}, "spec.exporter"),
-        ({"readService": {"enabled": True}}, "spec.readService"),
     ],
 )
 def test_what_cannot_be_done_yet_is_said_and_not_ignored(spec: dict[str, Any], named: str) -> None:

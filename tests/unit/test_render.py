@@ -204,9 +204,9 @@ def test_applications_find_the_service_for_reads_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "most"),
+    ("spec", "least"),
     [
-        ({"replicas": 3}, 1),
+        ({"replicas": 3}, 2),
         ({"replicas": 2, "disruption": {"mode": "Budget"}}, 1),
         ({"replicas": 3, "disruption": {"mode": "None"}}, None),
         ({"replicas": 1}, None),
@@ -214,10 +214,10 @@ def test_applications_find_the_service_for_reads_where_there_is_one() -> None:
     ],
 )
 def test_one_pod_at_a_time_may_be_evicted_and_a_lone_one_always(
-    spec: dict[str, Any], most: int | None
+    spec: dict[str, Any], least: int | None
 ) -> None:
     budget = disruption_budget(deployment(**spec))
-    assert (budget and budget["spec"]["maxUnavailable"]) == most
+    assert (budget and budget["spec"]["minAvailable"]) == least
 
 
 def test_the_budget_holds_the_pods_that_carry_its_label() -> None:

@@ -31,6 +31,8 @@ from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
 
 ALLOW_DATA_LOSS = "valkey.io/allow-data-loss"
+# In what a sidecar says of a server that ends again and again; see `sidecar.pod`.
+FAILED_START = "before it served"
 Answered = Mapping[str, bool]
 
 
@@ -85,7 +87,7 @@ class Sight:
             is_being_deleted=bool(node.metadata.deletion_timestamp),
             has_volume=self._has_volume(node),
             spec=_spec(node),
-            pod=self._pod(pod, known),
+            pod=self._pod(pod, known, said),
             said=said,
             unheard_for=None if heard is None else now - heard,
             answered=answered.get(name),
@@ -117,7 +119,7 @@ class Sight:
             seen.is_fenced,
         )
 
-    def _pod(self, pod: Pod | None, known: Remembered) -> SeenPod | None:
+    def _pod(self, pod: Pod | None, known: Remembered, said: Said | None) -> SeenPod | None:
         if pod is None:
             return None
         now, is_placed = self._memory.now(), bool(pod.spec.node_name)
@@ -132,7 +134,7 @@ class Sight:
             is_placed,
             0.0 if known.unplaced_since is None else now - known.unplaced_since,
             has_run=pod.status.phase not in ("", "Pending"),
-            fault=pod.fault,
+            fault=pod.fault or _failed_start(said),
         )
 
     def _has_volume(self, node: Custom) -> bool:
@@ -211,6 +213,11 @@ def _disk(seen: contract.Disk) -> Disk:
         seen.has_data, seen.was_stopped_cleanly, seen.is_synced_always, seen.has_append_only_file, seen.history,
         seen.offset,
     )  # fmt: skip
+
+
+def _failed_start(said: Said | None) -> str:
+    """The sidecar's word on a server that ends before it serves."""
+    return said.gate_waits_for if said is not None and FAILED_START in said.gate_waits_for else ""
 
 
 def _index(name: str) -> int:

@@ -17,4 +17,6 @@ def disruption_budget(deployment: Deployment) -> dict[str, Any] | None:
         return None
     selector = {"matchLabels": {marks.CLUSTER: deployment.name, marks.GUARDED: "yes"}}
     metadata = marks.metadata(deployment, deployment.name, "disruption")
-    return {"metadata": metadata, "spec": {"maxUnavailable": 1, "selector": selector}}
+    # Not `maxUnavailable`: a pod that is gone and does not come back would not count against it (seen).
+    least = deployment.value("replicas", 1) - 1
+    return {"metadata": metadata, "spec": {"minAvailable": least, "selector": selector}}
