@@ -1,0 +1,157 @@
+"""What is remembered of nodes, and what a lease request is answered."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from valkey_operator.contract.identity import Scope
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.gate import Record
+from valkey_operator.model.instance import (
+    LastFailover,
+    NodeRecord,
+    Said,
+    SeenInstance,
+    SeenNode,
+    SeenPod,
+    SeenServer,
+)
+from valkey_operator.operator.leases import Leases
+from valkey_operator.operator.memory import Memory
+
+A, B = Key("prod", "cache-0"), Key("prod", "cache-1")
+DIED = contract.Event(kind=contract.Event.KIND_SERVER_DIED)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def observation(
+    role: contract.Role = contract.ROLE_PRIMARY,
+    offset: int = 7,
+    link: bool = False,
+    epoch: int = 1,
+    uid: str = "u",
+) -> contract.Observation:
+    replication = contract.Replication(offset=offset, link_is_up=link)
+    server = contract.Server(answers=True, role=role, replication=replication)
+    return contract.Observation(
+        pod_uid=uid, server=server, record=contract.Record(epoch=epoch, primary="cache-0")
+    )
+
+
+def dead(uid: str = "u") -> contract.Observation:
+    return contract.Observation(pod_uid=uid, record=contract.Record(epoch=1, primary="cache-0"))
+
+
+def remembering() -> tuple[Memory, Clock]:
+    clock = Clock()
+    return Memory(lambda _node: A, clock), clock
+
+
+def test_the_last_word_of_a_server_outlives_it() -> None:
+    memory, clock = remembering()
+    memory.hear(A, None, observation(offset=41), ())
+    clock.time += 3
+    memory.hear(A, None, dead(), [DIED])
+    known = memory.of(A)
+    assert (known.last_offset, known.last_up_at, known.died_at) == (41, 100.0, 103.0)
+    memory.hear(A, None, observation(offset=50), ())
+    assert memory.of(A).died_at is None
+
+
+def test_a_broken_link_speaks_against_a_replica_only_while_the_primary_lives() -> None:
+    memory, _ = remembering()
+    memory.hear(A, None, observation(), ())
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True), ())
+    memory.hear(A, None, dead(), [DIED])
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=False), ())
+    assert memory.of(B).in_sync is True
+    memory.hear(A, None, observation(), ())
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=False), ())
+    assert memory.of(B).in_sync is False
+
+
+def test_a_new_run_of_a_server_was_not_in_sync_yet() -> None:
+    memory, _ = remembering()
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True), ())
+    memory.hear(B, None, dead(), [DIED])
+    assert memory.of(B).in_sync is None
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True, uid="another"), ())
+    assert memory.of(B).in_sync is True
+
+
+def test_since_when_an_epoch_is_noted_is_known() -> None:
+    memory, clock = remembering()
+    memory.hear(B, None, observation(contract.ROLE_REPLICA), ())
+    clock.time += 5
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, epoch=2), ())
+    clock.time += 5
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, epoch=2), ())
+    assert memory.of(B).noted_at == {1: 100.0, 2: 105.0}
+
+
+def seen(**more: object) -> SeenInstance:
+    record = Record(3, "cache-0")
+    spec = NodeRecord(3, "cache-0", ("cache-0", "cache-1"))
+    primary = SeenServer(is_primary=True, history="h", offset=9, keys=1)
+    replica = SeenServer(is_replica=True, follows="cache-0", link_is_up=True, history="h", offset=9, keys=1)
+    nodes = (
+        SeenNode("cache-0", 0, spec=spec, pod=SeenPod("u", True), said=Said(server=primary, record=record)),
+        SeenNode("cache-1", 1, spec=spec, pod=SeenPod("v", True), said=Said(server=replica, record=record)),
+    )
+    return SeenInstance("cache", record=record, nodes=nodes, service="cache-0", **more)  # type: ignore[arg-type]
+
+
+PRIMARY = Scope("prod", "Valkey", "cache").node("cache-0")
+DEPLOYMENT = Key("prod", "cache")
+
+
+def ask(leases: Leases, *promotable: str, epoch: int = 3, uid: str = "u") -> contract.LeaseGrant | str:
+    request = contract.LeaseRequest(node="cache-0", pod_uid=uid, epoch=epoch, promotable=promotable)
+    return leases.answer(PRIMARY, request)
+
+
+def test_a_primary_is_granted_six_seconds_and_told_on_whom_it_counts() -> None:
+    clock = Clock()
+    leases = Leases(lambda _key: seen(), clock, lambda: 50.0)
+    woken: list[Key] = []
+    leases.on_change = woken.append
+    grant = ask(leases)
+    assert isinstance(grant, contract.LeaseGrant)
+    assert (grant.epoch, grant.milliseconds, list(grant.promotable)) == (3, 6000, ["cache-1"])
+    assert leases.of(DEPLOYMENT, "cache-0").counted_on == frozenset()
+    ask(leases, "cache-1")
+    clock.time += 4
+    known = leases.of(DEPLOYMENT, "cache-0")
+    assert (known.counted_on, known.last_grant, known.last_request) == (frozenset({"cache-1"}), 4.0, 4.0)
+    assert woken == [DEPLOYMENT, DEPLOYMENT]
+
+
+def test_grants_to_a_former_primary_count_its_requests_do_not() -> None:
+    clock = Clock()
+    leases = Leases(lambda _key: seen(), clock, lambda: 50.0)
+    ask(leases, "cache-1")
+    known = leases.of(DEPLOYMENT, "cache-1")
+    assert (known.last_grant, known.last_request, known.counted_on) == (0.0, None, frozenset())
+
+
+def test_who_is_not_the_recorded_primary_is_told_why() -> None:
+    leases = Leases(lambda _key: seen(), Clock(), lambda: 50.0)
+    assert ask(leases, epoch=2) == "epoch 2 is not 3, in which cache-0 is primary"
+    assert ask(leases, uid="old") == "this is not the pod of cache-0"
+    assert Leases(lambda _key: None, Clock(), lambda: 0.0).answer(PRIMARY, contract.LeaseRequest()) == (
+        "there is no Valkey prod/cache"
+    )
+
+
+def test_nobody_writes_before_a_change_is_done() -> None:
+    change = LastFailover(3, "cache-1", "cache-0", True, "Switchover", datetime.now(UTC))
+    leases = Leases(lambda _key: seen(last_failover=change), Clock(), lambda: 50.0)
+    assert ask(leases) == "cache-0 was not seen in office yet"
