@@ -74,7 +74,7 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
 
     async def check() -> object:
         users = json.loads(kubectl("get", "secret", "demo-system-users", "--output=json"))["data"]
-        assert set(users) == {"users.acl", "sidecar-password", "replication-password"}
+        assert set(users) == {"users.acl", "sidecar-password", "replication-password", "exporter.json"}
         for name in ("demo-0-mtls", "valkey-operator-mtls"):
             shown = json.loads(kubectl("get", "secret", name, "--output=json"))["data"]
             assert set(shown) == {"tls.crt", "tls.key", "ca.crt"}
@@ -88,10 +88,12 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
         "configmap/demo-0-config",
         "persistentvolumeclaim/demo-0-data",
         "secret/demo-0-mtls",
+        "secret/demo-connection",
         "secret/demo-mtls-ca",
         "secret/demo-system-users",
         "service/demo",
         "service/demo-0",
+        "service/demo-headless",
         "statefulset.apps/demo-0",
         "valkeycertificatebinding.valkey.io/demo-cert-binding",
         "valkeycertificatebundle.valkey.io/demo-cert-bundle",

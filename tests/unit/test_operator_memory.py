@@ -155,3 +155,23 @@ def test_nobody_writes_before_a_change_is_done() -> None:
     change = LastFailover(3, "cache-1", "cache-0", True, "Switchover", datetime.now(UTC))
     leases = Leases(lambda _key: seen(last_failover=change), Clock(), lambda: 50.0)
     assert ask(leases) == "cache-0 was not seen in office yet"
+
+
+def test_who_is_about_to_enter_is_in_every_grant_meanwhile() -> None:
+    leases = Leases(lambda _key: seen(), Clock(), lambda: 50.0)
+    with leases.entering(DEPLOYMENT, ["cache-1", "cache-2"]):
+        grant = ask(leases)
+    assert isinstance(grant, contract.LeaseGrant)
+    assert list(grant.promotable) == ["cache-1", "cache-2"]
+
+
+def test_a_pod_that_was_gone_before_its_server_may_have_a_twin_until_another_was_in_office() -> None:
+    memory, _ = remembering()
+    memory.hear(B, None, observation(contract.ROLE_REPLICA), ())
+    memory.hear(B, None, dead("another"), ())
+    assert memory.of(B).has_lost_one
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True, uid="another"), ())
+    assert not memory.of(B).has_lost_one
+    memory.hear(A, None, dead(), [DIED])
+    memory.hear(A, None, dead("another"), ())
+    assert not memory.of(A).has_lost_one

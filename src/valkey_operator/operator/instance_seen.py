@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.decide.restart import keeps_data
+from valkey_operator.decide.keeping import keeps_data
+from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.gate import Disk, Record
@@ -60,7 +62,7 @@ class Sight:
         record = Record(int(status.get("primaryEpoch", 0)), str(status.get("primary", "")))
         return SeenInstance(
             deployment.name,
-            _wish(item, deployment, record.primary),
+            _wish(item, deployment, record.primary, datetime.now(UTC)),
             record,
             tuple(status.get("promotable") or ()),
             _last_failover(status),
@@ -91,12 +93,21 @@ class Sight:
             said=said,
             unheard_for=None if heard is None else now - heard,
             answered=answered.get(name),
-            was_seen_dying=known.died_at is not None,
+            # A pod that is there may start another server unseen.
+            was_seen_dying=pod is None and known.died_at is not None,
             dead_for=0.0 if known.died_at is None else now - known.died_at,
+            may_have_a_twin=self._may_have_a_twin(node, pod, known),
             was_in_sync=self._was_in_sync(node, known, primary),
             last_up=_last_word(known, now),
             needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
         )
+
+    def _may_have_a_twin(self, node: Custom, pod: Pod | None, known: Remembered) -> bool:
+        """On a volume there is only one: it cannot be mounted twice, and its lock is held."""
+        if self._has_volume(node):
+            return False
+        is_another = pod is not None and known.pod_uid not in ("", pod.metadata.uid)
+        return known.has_lost_one or (is_another and known.died_at is None and known.last_up_at is not None)
 
     def _was_in_sync(self, node: Custom, known: Remembered, primary: str) -> bool | None:
         if known.in_sync is not None:
@@ -153,7 +164,7 @@ def switchover_request(item: Custom) -> SwitchoverRequest | None:
     return request
 
 
-def _wish(item: Custom, deployment: Deployment, primary: str) -> Wish:
+def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime) -> Wish:
     request = switchover_request(item)
     return Wish(
         deployment.value("replicas", 1),
@@ -162,7 +173,7 @@ def _wish(item: Custom, deployment: Deployment, primary: str) -> Wish:
         deployment.value("replication.minReplicasToWrite", 0) or 0,
         deployment.value("update.strategy", "Rolling") == "Rolling",
         bool(deployment.value("update.supervised")),
-        not deployment.value("update.window"),
+        is_open(deployment.value("update.window", ""), deployment.value("update.windowDuration", "1h"), now),
         item.metadata.annotations.get(ALLOW_DATA_LOSS) == (primary or deployment.name),
         None if request is None else request.to,
     )

@@ -16,6 +16,7 @@ from valkey_operator.model.instance import NodeRecord, SeenInstance
 from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.instance_seen import Sight, switchover_request
+from valkey_operator.operator.leases import Leases
 from valkey_operator.operator.seen import VALKEYS, Custom
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -32,8 +33,8 @@ class Failed(Exception):
 
 
 class Steps:
-    def __init__(self, world: World, sidecars: Caller, sight: Sight) -> None:
-        self._world, self._sidecars, self._sight = world, sidecars, sight
+    def __init__(self, world: World, sidecars: Caller, sight: Sight, leases: Leases) -> None:
+        self._world, self._sidecars, self._sight, self._leases = world, sidecars, sight, leases
         settings = world.settings
         self.operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
         # How long writes were paused, as the old primary measured it, until the change is noted as done.
@@ -48,7 +49,8 @@ class Steps:
             case do.RecordPrimary():
                 return await self._record(action, item)
             case do.SetPromotable(names):
-                return await self._status(item, promotable=list(names))
+                with self._leases.entering(item.key, names):
+                    return await self._status(item, promotable=list(names))
             case do.NoteFailover(epoch, pause):
                 return await self._note_done(item, epoch, pause)
             case do.MoveService(to):
@@ -72,9 +74,9 @@ class Steps:
             "primaryEpoch": action.epoch,
             "promotable": list(action.promotable),
         }
-        if action.reason != do.Why.FORMATION:
+        if action.former:
             changed["lastFailover"] = {
-                "at": written(now), "from": action.former or item.status.get("primary", ""),
+                "at": written(now), "from": action.former,
                 "to": action.primary, "planned": action.planned, "reason": str(action.reason),
                 "epoch": action.epoch, "lossBound": _loss(action.loss),
             }  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from valkey_operator.contract.identity import NodeIdentity
@@ -34,6 +35,8 @@ class Leases:
     ) -> None:
         self._see, self._now, self._leads_for = see, now, leads_for
         self._given: dict[Key, _Granted] = {}
+        # Names that are being written into `status.promotable`: from before the write on, every grant has them.
+        self._entering: dict[Key, frozenset[str]] = {}
         self.on_change: Callable[[Key], None] = lambda _key: None
 
     def of(self, deployment: Key, primary: str) -> Lease:
@@ -59,10 +62,20 @@ class Leases:
         given = self._given.setdefault(deployment, _Granted())
         before = (given.node, given.counted_on)
         given.node, given.granted_at, given.asked_at = identity.node, self._now(), self._now()
-        given.counted_on = frozenset(request.promotable) & frozenset(found.promotable)
+        named = frozenset(found.promotable) | self._entering.get(deployment, NOBODY)
+        given.counted_on = frozenset(request.promotable) & named
         if before != (given.node, given.counted_on):
             self.on_change(deployment)
-        return contract.LeaseGrant(epoch=found.epoch, milliseconds=MILLISECONDS, promotable=found.promotable)
+        return contract.LeaseGrant(epoch=found.epoch, milliseconds=MILLISECONDS, promotable=sorted(named))
+
+    @contextmanager
+    def entering(self, deployment: Key, names: Iterable[str]) -> Iterator[None]:
+        """While these are written into `status.promotable`: no grant is sent without them."""
+        self._entering[deployment] = frozenset(names)
+        try:
+            yield
+        finally:
+            del self._entering[deployment]
 
     def _ago(self, at: float | None) -> float | None:
         return None if at is None else self._now() - at

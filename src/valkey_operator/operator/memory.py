@@ -34,6 +34,8 @@ class Remembered:
     # Of this run of the server; None: nobody knows.
     in_sync: bool | None = None
     unplaced_since: float | None = None
+    # An earlier pod of this node was gone before its server was seen to end.
+    has_lost_one: bool = False
 
 
 class Memory:
@@ -64,6 +66,8 @@ class Memory:
         """As a listener of `Observations`."""
         known = self.of(node)
         if known.pod_uid != seen.pod_uid:
+            was_up = bool(known.pod_uid) and known.died_at is None and known.last_up_at is not None
+            known.has_lost_one = known.has_lost_one or was_up
             known.pod_uid, known.noted_at, known.in_sync = seen.pod_uid, {}, None
         known.heard_at = self.now()
         known.noted_at.setdefault(seen.record.epoch, self.now())
@@ -86,7 +90,7 @@ class Memory:
                 self._seen_in_office.add(node)
             return
         if server.replication.link_is_up:
-            known.in_sync = True
+            known.in_sync, known.has_lost_one = True, False  # somebody else has been in office since
         elif self._lives(primary):
             known.in_sync = False
 

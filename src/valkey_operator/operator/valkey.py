@@ -43,7 +43,7 @@ class ValkeyController:
         self.memory = Memory(self._primary_of)
         self._sight = Sight(world, self.memory)
         self.leases = Leases(self._known, self.memory.now, world.leads_for)
-        self._steps = Steps(world, sidecars, self._sight)
+        self._steps = Steps(world, sidecars, self._sight, self.leases)
         self._calm = Calm()
         world.observations.on_change(self.memory.hear)
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
