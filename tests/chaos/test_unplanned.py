@@ -1,0 +1,145 @@
+"""What nobody planned, on a Valkey of three under writes: it comes back by itself, and says what may be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from devcluster.faults import Faults
+from tests.chaos.history import Recorder
+from tests.chaos.test_replicated import SEEDS, SPEC, Instance
+from tests.chaos.workload import Workload
+from tests.e2e.conftest import PLACE, Place
+
+ALWAYS = {**SPEC["persistence"], "aof": {"enabled": True, "fsync": "always"}}
+NODES = ("cache-0", "cache-1", "cache-2")
+
+
+def kill(instance: Instance, node: str) -> None:
+    instance.faults.kill(f"{instance.place.namespace}/{node}-0", "valkey")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_killed_primary_is_replaced_at_once(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, seed)
+    await instance.make()
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        before, epoch = instance.primary, instance.status()["primaryEpoch"]
+        with load.during("kill -9 of the primary"):
+            await asyncio.to_thread(kill, instance, before)
+            await load.acknowledged(each=5, within=30)
+        await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    last = instance.status()["lastFailover"]
+    assert (last["from"], last["planned"], last["reason"], last["epoch"]) == (
+        before, False, "ServerDied", epoch + 1,
+    )  # fmt: skip
+    assert instance.primary == last["to"] != before
+    # Replication is asynchronous: what was lost is bounded by what the status says, or it says that nobody knows.
+    assert last["lossBound"].get("isUnknown") or not verdict.lost
+    assert not verdict.lost_after_wait, str(verdict)
+
+
+async def test_all_killed_at_once_come_back_with_every_synced_write(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make(persistence=ALWAYS)
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02, heal_within=60) as load:
+        await load.acknowledged(each=10)
+        with load.during("kill -9 of all"):
+            await asyncio.gather(*(asyncio.to_thread(kill, instance, node) for node in NODES))
+            await load.acknowledged(each=5, within=60)
+        await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert verdict.clean, str(verdict)
+
+
+async def test_a_machine_that_is_lost_costs_seconds(place: Place, faults: Faults, tmp_path: Path) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    place.eventually(lambda: len(instance.status().get("promotable") or ()) == 2)
+    before = instance.primary
+    machine = place.get("pod", f"{before}-0")["spec"]["nodeName"]
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        begun = time.monotonic()
+        with load.during("a machine is lost"), await asyncio.to_thread(faults.stop_node, machine):
+            await asyncio.to_thread(place.eventually, lambda: instance.primary != before, 120)
+            await load.acknowledged(each=5, within=60)
+            took = time.monotonic() - begun
+        await instance.is_well(patience=180)
+    verdict = await load.judge()
+    print(f"writes again after {took:.1f} s\n{verdict}")
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
+
+
+async def test_without_an_operator_nothing_that_a_replica_holds_is_rolled_back(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    operator = Place(place.cluster, PLACE)
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        operator.kubectl("scale", "deployment/valkey-operator", "--replicas=0")
+        operator.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+        try:
+            await load.acknowledged(each=10)  # all replicas say that they follow: writes go on
+            await asyncio.sleep(10)
+            await load.acknowledged(each=10)
+            await asyncio.to_thread(kill, instance, instance.primary)
+            await asyncio.sleep(5)
+        finally:
+            operator.kubectl("scale", "deployment/valkey-operator", "--replicas=2")
+        await load.acknowledged(each=10, within=90)
+        await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert not verdict.lost_after_wait, str(verdict)
+
+
+async def test_suspended_and_back_with_the_same_data(place: Place, faults: Faults) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    primary = f"{instance.primary}-0"
+    for number in range(20):
+        assert place.valkey(primary, "SET", f"k{number}", str(number)) == "OK"
+    await instance.patch({"replicas": 0})
+    is_suspended: Callable[[], bool] = lambda: instance.status().get("state") == "Suspended"  # noqa: E731
+    await asyncio.to_thread(place.eventually, is_suspended, 60)
+    assert place.kubectl("get", "pods", "--output=name") == ""
+    assert len(place.kubectl("get", "persistentvolumeclaims", "--output=name").split()) == 3
+    await instance.patch({"replicas": 3})
+    await instance.is_well()
+    assert place.valkey(f"{instance.primary}-0", "DBSIZE") == "20"
+
+
+async def test_a_wrong_image_stops_the_roll_and_going_back_heals_it(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        with load.during("a wrong image"):
+            await instance.patch({"image": "valkey-operator/valkey:no-such"})
+            await asyncio.to_thread(
+                place.eventually, lambda: "waits: ErrImage" in instance.status()["message"], 60
+            )
+            assert instance.status()["readyReplicas"] == 2
+            await load.acknowledged(each=10)
+            await instance.patch({"image": SPEC["image"]})
+            await instance.is_well()
+    verdict = await load.judge()
+    assert verdict.clean, str(verdict)
