@@ -35,7 +35,6 @@ RUNNING = {
     "conditions": [{"type": "Ready", "status": "True"}],
 }
 MEMORY = 2**20
-OTHER_TEMPLATE = {"terminationGracePeriodSeconds": 60}
 
 
 class Sidecar:
@@ -178,29 +177,6 @@ async def test_the_kubelet_is_told_once_to_bring_a_changed_configuration(place: 
     place.hear(observation(new, old, needs_restart=["databases"]))
     await eventually(lambda: place.status()["needsRestart"])
     assert "databases can be set at the server's start only" in place.status()["needsRestartReason"]
-    await eventually(lambda: "update.strategy is OnDelete" in place.says("valkey", "demo"))
-
-
-async def test_a_lone_server_is_restarted_once_for_another_template(place: Place) -> None:
-    place.wish()
-    await place.has_pod()
-    before = place.get("pod", "demo-0-0")["metadata"]["uid"]
-    place.wish(**OTHER_TEMPLATE)
-    await eventually(lambda: _uid(place) not in ("", before))
-    pod = place.get("pod", "demo-0-0")
-    assert pod["spec"]["terminationGracePeriodSeconds"] == 60
-    await eventually(lambda: place.status().get("podUID") == pod["metadata"]["uid"])
-    await eventually(lambda: place.status()["needsRestart"] is False)
-
-
-async def test_a_server_in_memory_is_not_restarted(place: Place) -> None:
-    in_memory = {"persistence": {"enabled": False, "rdb": {"enabled": False}}}
-    place.wish(**in_memory)
-    await place.has_pod()
-    before = _uid(place)
-    place.wish(**in_memory, **OTHER_TEMPLATE)
-    await eventually(lambda: "would lose all data" in place.says("valkey", "demo"))
-    assert _uid(place) == before
 
 
 async def test_memory_is_taken_from_a_pod_only_when_the_server_uses_less(place: Place) -> None:

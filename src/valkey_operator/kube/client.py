@@ -151,11 +151,16 @@ class Client:
         """PUT: refused with `Conflict` unless `body` carries the resourceVersion that is current."""
         return await self.ask(_about("replace", resource, key, body=body), type_)
 
-    async def delete(self, resource: Resource, key: Key, *, uid: str = "", version: str = "") -> msgspec.Raw:
-        """Delete exactly the object that was seen: with `uid` or `version` another one is never hit."""
+    async def delete(
+        self, resource: Resource, key: Key, *, uid: str = "", version: str = "", after_its_own: bool = False
+    ) -> msgspec.Raw:
+        """Delete exactly the object that was seen: with `uid` or `version` another one is never hit.
+
+        `after_its_own`: it stays, marked as being deleted, until everything it owns is gone.
+        """
         conditions = {"uid": uid, "resourceVersion": version}
         known = {name: value for name, value in conditions.items() if value}
-        body = {"preconditions": known, "propagationPolicy": "Background"}
+        body = {"preconditions": known, "propagationPolicy": "Foreground" if after_its_own else "Background"}
         return await self.ask(_about("delete", resource, key, body=body), msgspec.Raw)
 
     async def evict(self, key: Key, *, uid: str = "") -> None:

@@ -99,11 +99,15 @@ class Writer:
         informer.store.put(item)
         return item
 
-    async def delete(self, informer: Informer[ObjectT], seen: ObjectT) -> None:
-        """Delete the very object that was seen."""
+    async def delete(
+        self, informer: Informer[ObjectT], seen: ObjectT, *, after_its_own: bool = False
+    ) -> None:
+        """Delete the very object that was seen; `after_its_own` not before everything it owns is gone."""
         with self._in_doubt(informer, seen.key):
             try:
-                answer = await self._client.delete(informer.resource, seen.key, uid=seen.metadata.uid)
+                answer = await self._client.delete(
+                    informer.resource, seen.key, uid=seen.metadata.uid, after_its_own=after_its_own
+                )
             except errors.NotFound:
                 answer = msgspec.Raw(b'{"kind":"Status"}')
             # The object comes back where it only begins to go (finalizers, grace), else a Status.

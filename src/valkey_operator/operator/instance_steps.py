@@ -119,7 +119,8 @@ class Steps:
     async def _remove(self, item: Custom, name: str) -> None:
         node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
         if node is not None:
-            await self._world.writer.delete(self._world.caches.nodes, node)
+            # So that its pod is seen to go, and the next one goes only then.
+            await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
 
     async def _restart(self, item: Custom, name: str, reason: str) -> None:
         node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
