@@ -44,10 +44,6 @@ def trusted(content: Content) -> set[str]:
     return {each.thumbprint for each in see_all(content["ca.crt"])}
 
 
-def no_leaf() -> Pair:
-    raise AssertionError("no leaf was asked for")
-
-
 def test_a_root_is_seen_with_what_it_signs() -> None:
     root = only_root()
     assert root.held.fault is None
@@ -101,10 +97,10 @@ def test_a_root_that_is_not_there_cannot_sign() -> None:
 def test_trust_is_added_and_dropped_without_touching_the_leaf() -> None:
     first, second = only_root(), only_root(OTHER)
     before = leaf_secret(ISSUING.node(), first)
-    both = leaf_rewritten(before, [AddTrust("cache-0-0", (second.thumbprint,), "")], [first, second], no_leaf)
+    both = leaf_rewritten(before, [AddTrust("cache-0-0", (second.thumbprint,), "")], [first, second], None)
     assert trusted(both) == {first.thumbprint, second.thumbprint}
     assert (both["tls.crt"], both["tls.key"]) == (before["tls.crt"], before["tls.key"])
-    one = leaf_rewritten(both, [DropTrust("cache-0-0", (first.thumbprint,), "")], [first, second], no_leaf)
+    one = leaf_rewritten(both, [DropTrust("cache-0-0", (first.thumbprint,), "")], [first, second], None)
     assert trusted(one) == {second.thumbprint}
 
 
@@ -114,7 +110,7 @@ def test_an_empty_secret_gets_everything_at_once() -> None:
         AddTrust("cache-0-0", (root.thumbprint,), ""),
         IssueLeaf("cache-0-0", "issuer", "none yet"),
     ]
-    assert leaf_rewritten({}, actions, [root], lambda: leaf) == leaf_secret(leaf, root)
+    assert leaf_rewritten({}, actions, [root], leaf) == leaf_secret(leaf, root)
 
 
 def test_what_is_no_certificate_is_nothing() -> None:

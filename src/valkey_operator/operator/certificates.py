@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +24,7 @@ from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.pki.authority import CannotIssue, Pair, issue_intermediate, issue_mtls_leaf
 from valkey_operator.pki.bound import bind, entry
-from valkey_operator.pki.rotation import Action, IssueIntermediate, Plan, Wish, plan_circle
+from valkey_operator.pki.rotation import Action, IssueIntermediate, IssueLeaf, Plan, Wish, plan_circle
 from valkey_operator.pki.store import CERTIFICATE, KEY, ROOT_NAME, leaf_rewritten
 from valkey_operator.pki.trust import Circle, Held, Party, Report
 from valkey_operator.render import marks
@@ -184,18 +184,17 @@ class CertificateController:
         log.info("the authority of %s: %s", deployed.deployment.name, action.reason)
 
     async def _rewrite(
-        self, deployed: _Deployed, node: Custom, actions: Iterable[Action], signer: Pair, now: datetime
+        self, deployed: _Deployed, node: Custom, actions: Collection[Action], signer: Pair, now: datetime
     ) -> None:
-        def issue() -> Pair:
+        leaf, vault = None, self._world.vault
+        if any(isinstance(action, IssueLeaf) for action in actions):
             identity = deployed.scope.node(node.metadata.name)
-            return issue_mtls_leaf(signer, identity, now, deployed.wish.leaf_life)
-
-        vault = self._world.vault
+            leaf = issue_mtls_leaf(signer, identity, now, deployed.wish.leaf_life)
         content = await vault.read(_secret(node)) or {}
-        after = leaf_rewritten(content, actions, self._roots.roots, issue)
+        after = leaf_rewritten(content, actions, self._roots.roots, leaf)
         await vault.write(NodeObjects(as_stored(node)).identity_metadata(), after)
 
-    def _tell(self, node: Custom, circle: Circle, actions: Iterable[Action]) -> None:
+    def _tell(self, node: Custom, circle: Circle, actions: Collection[Action]) -> None:
         reasons = "; ".join(action.reason for action in actions)
         log.info("the certificate of %s: %s", node.metadata.name, reasons)
         before = next(party for party in circle.own if party.name == node.metadata.name)

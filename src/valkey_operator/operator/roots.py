@@ -146,13 +146,10 @@ class RootController:
     async def _rewrite_own(self, plan: Plan, now: datetime) -> None:
         content = await self._world.vault.read(self._own_secret) or {}
         issuers = [action.issuer for action in plan.actions if isinstance(action, IssueLeaf)]
-        root = await self.signer(issuers[0]) if issuers else None
-        after = leaf_rewritten(
-            content,
-            plan.actions,
-            self.roots,
-            lambda: issue_mtls_leaf(root, self._own, now, Wish().leaf_life),  # type: ignore[arg-type]
-        )
+        leaf = None
+        for issuer in issuers:
+            leaf = issue_mtls_leaf(await self.signer(issuer), self._own, now, Wish().leaf_life)
+        after = leaf_rewritten(content, plan.actions, self.roots, leaf)
         await self._world.vault.write(_metadata(self._own_secret, "identity"), after)
         log.info("the operator's certificate: %s", "; ".join(action.reason for action in plan.actions))
 

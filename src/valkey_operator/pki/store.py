@@ -6,7 +6,7 @@ needs them, under their thumbprints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -97,9 +97,12 @@ def signer(content: Content, thumbprint: str) -> Pair:
 
 
 def leaf_rewritten(
-    content: Content, actions: Iterable[Action], roots: Sequence[Root], issue: Callable[[], Pair]
+    content: Content, actions: Iterable[Action], roots: Sequence[Root], leaf: Pair | None
 ) -> dict[str, bytes]:
-    """The Secret of a leaf after these actions, which are all for it: written at once, it is never half done."""
+    """The Secret of a leaf after these actions, which are all for it: written at once, it is never half done.
+
+    `leaf` is the new one, where one is to be issued.
+    """
     trust = {each.thumbprint for each in _chain(content, TRUST)}
     after = dict(content)
     for action in actions:
@@ -108,9 +111,8 @@ def leaf_rewritten(
                 trust |= set(added)
             case DropTrust(_, dropped):
                 trust -= set(dropped)
-            case IssueLeaf():
-                pair = issue()
-                after |= {CERTIFICATE: pair.certificate, KEY: pair.key}
+            case IssueLeaf() if leaf is not None:
+                after |= {CERTIFICATE: leaf.certificate, KEY: leaf.key}
     return after | {TRUST: bundle(root for root in roots if root.thumbprint in trust)}
 
 
