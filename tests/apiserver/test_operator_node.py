@@ -156,7 +156,7 @@ async def test_what_the_sidecar_says_is_in_the_status_and_then_nothing_is_writte
 
 KNOWN = [
     ("valkeynode", "demo-0"), ("pod", "demo-0-0"), ("configmap", "demo-0-config"), ("statefulset", "demo-0"),
-    ("valkey", "demo"), ("pvc", "demo-0-data"),
+    ("pvc", "demo-0-data"),
 ]  # fmt: skip
 
 
