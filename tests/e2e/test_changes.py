@@ -61,7 +61,7 @@ def test_memory_grows_in_place_and_the_server_uses_it_afterwards(place: Place) -
 def test_memory_that_no_machine_has_is_not_used_and_said(place: Place) -> None:
     before = made(place, {**IN_MEMORY, "resources": {"limits": {"memory": "64Mi"}}})
     place.apply("Valkey", "one", {**IN_MEMORY, "resources": {"limits": {"memory": "64Ti"}}})
-    place.eventually(lambda: "would lose all data" in place.get("valkey", "one")["status"]["message"], 30)
+    place.eventually(lambda: "all data would be lost" in place.get("valkey", "one")["status"]["message"], 30)
     assert "cannot be changed in place" in place.get("valkeynode", "one-0")["status"]["needsRestartReason"]
     assert int(setting(place, "maxmemory")) <= 2**26
     assert uid(place) == before
@@ -122,7 +122,7 @@ def test_what_only_a_new_pod_has_costs_one_clean_restart_and_no_data(place: Plac
 def test_a_restart_that_would_lose_data_is_a_persons_to_order(place: Place) -> None:
     before = made(place, IN_MEMORY)
     place.apply("Valkey", "one", {**IN_MEMORY, "terminationGracePeriodSeconds": 60})
-    place.eventually(lambda: "would lose all data" in place.get("valkey", "one")["status"]["message"], 20)
+    place.eventually(lambda: "all data would be lost" in place.get("valkey", "one")["status"]["message"], 20)
     assert uid(place) == before
     place.kubectl("delete", "pod", POD)
-    place.eventually(lambda: "would lose" not in place.get("valkey", "one")["status"]["message"], 60)
+    place.eventually(lambda: "would be lost" not in place.get("valkey", "one")["status"]["message"], 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -40,13 +41,17 @@ def refused_status(item: Custom, refused: Refusal, now: datetime) -> dict[str, A
     }
 
 
-def status(item: Custom, deployment: Deployment, found: Plan, problem: str, now: datetime) -> dict[str, Any]:
+def status(
+    item: Custom, deployment: Deployment, found: Plan, said: Sequence[str], now: datetime
+) -> dict[str, Any]:
+    """`said`: what went wrong with a step, and what nodes have to say beside their state."""
     report, generation = found.report, item.metadata.generation
+    message = "; ".join(dict.fromkeys([report.message, *said]))
     after: dict[str, Any] = {
         **_records(item),
         "state": report.state,
         "reason": report.reason,
-        "message": (problem or report.message)[:LONGEST],
+        "message": message[:LONGEST],
         "observedGeneration": generation,
         "conditions": conditions(item.status, report.conditions, generation, now),
         "selector": f"{marks.CLUSTER}={deployment.name}",

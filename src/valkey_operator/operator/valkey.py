@@ -78,14 +78,14 @@ class ValkeyController:
 
     async def _look(self, item: Custom, deployment: Deployment) -> Again:
         seen, found = await self._planned(item, deployment)
-        problem, again = "", found.again
+        said, again = self._notes(item.key), found.again
         try:
             for action in found.actions:
                 item = await self._steps.carry_out(action, item, deployment, seen)
         except Failed as why:
-            problem, again = str(why), SOON
+            said, again = [str(why), *said], SOON
             log.warning("%s", why)
-        pause = await self._report(item, deployment, found, problem)
+        pause = await self._report(item, deployment, found, said)
         if found.actions:
             again = min(again or SOON, SOON)
         return min(each for each in (again, pause, RESYNC) if each is not None)
@@ -189,8 +189,15 @@ class ValkeyController:
             return  # the cache was behind; what is there stays
         self._world.caches.secrets.store.put(made)
 
-    async def _report(self, item: Custom, deployment: Deployment, found: Plan, problem: str) -> float | None:
-        after = status(item, deployment, found, problem, datetime.now(UTC))
+    def _notes(self, key: Key) -> list[str]:
+        """What nodes that serve have to say beside that."""
+        said = (node.status.get("message", "").partition("; ")[2] for node in self._sight.nodes(key))
+        return list(filter(None, said))
+
+    async def _report(
+        self, item: Custom, deployment: Deployment, found: Plan, said: list[str]
+    ) -> float | None:
+        after = status(item, deployment, found, said, datetime.now(UTC))
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
