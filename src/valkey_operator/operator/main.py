@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from valkey_operator.contract import mtls
 from valkey_operator.kube import access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.controller import Controller
@@ -23,6 +24,7 @@ from valkey_operator.settings.operator import OperatorSettings
 
 
 async def run(settings: OperatorSettings) -> None:
+    mtls.save_memory()
     way = access.find()
     async with Client(way) as unfenced:
         lease = Key(settings.namespace, MANAGER)

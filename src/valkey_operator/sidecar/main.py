@@ -10,9 +10,9 @@ import contextlib
 import functools
 import logging
 import signal
-from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 
+from valkey_operator.contract import mtls
 from valkey_operator.contract.heartbeat import Address
 from valkey_operator.contract.identity import NodeIdentity, OperatorIdentity
 from valkey_operator.process import logs
@@ -29,14 +29,12 @@ from valkey_operator.sidecar.way import Way
 AGAIN = 1.0
 # For the last events, such as the server's end, which is proof that another may be primary.
 PARTING = 1.0
-# Of each TLS connection; asyncio's own is of 256 KiB, for a connection that carries a kilobyte in ten seconds.
-TLS_BUFFER = 32 * 1024
 log = logging.getLogger(__name__)
 
 
 async def run(settings: SidecarSettings) -> None:
     """Until SIGTERM, which comes when the server has ended."""
-    sslproto.SSLProtocol.max_size = TLS_BUFFER
+    mtls.save_memory()
     outbox = Outbox()
     certificates = Certificates(settings.identity, outbox.tell)
     pod = Pod(settings, outbox.tell, certificates.fingerprints, lambda: outbox.heard_at)
