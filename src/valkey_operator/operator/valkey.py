@@ -46,6 +46,7 @@ class ValkeyController:
         self._steps = Steps(world, sidecars, self._sight, self.leases)
         self._calm = Calm()
         world.observations.on_change(self.memory.hear)
+        world.caches.nodes.store.on_change(self._forget)
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.leases.on_change = self.controller.wake
         caches = world.caches
@@ -55,6 +56,11 @@ class ValkeyController:
         self.controller.watches(caches.pods, label(marks.CLUSTER))
         for made in (caches.services, caches.secrets, caches.budgets):
             self.controller.watches(made, label(marks.CLUSTER))
+
+    def _forget(self, before: Object | None, after: Object | None) -> None:
+        """A node that is made anew under an old name has no past."""
+        if after is None and before is not None:
+            self.memory.forget(before.key)
 
     def wake(self, node: Key) -> None:
         """A sidecar has said something new."""
