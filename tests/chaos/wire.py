@@ -68,7 +68,11 @@ class Wire:
         except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors too
             raise NotSent(f"cannot connect to {address}: {error or 'no answer'}") from error
         wire = cls(address, access.connect_limit, *streams)
-        await wire._log_in(access)  # a frozen server accepts connections, so this has the short limit too
+        try:
+            await wire._log_in(access)  # a frozen server accepts connections, so this has the short limit too
+        except BaseException:
+            wire.close()
+            raise
         wire._limit = access.command_limit
         return wire
 
@@ -79,7 +83,6 @@ class Wire:
         try:
             await self.call("AUTH", *words)
         except (Unanswered, ErrorReply) as error:
-            self.close()
             raise NotSent(f"cannot log in at {self.address}: {error}") from error
 
     async def call(self, *words: Word) -> Reply:

@@ -3,7 +3,7 @@ one cannot be made to answer late, wrongly or half."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
 import pytest
@@ -11,9 +11,10 @@ import pytest
 from tests.chaos.history import Demands, Header, History, Kind, Recorder, Waited
 from tests.chaos.outcomes import Outcome
 from tests.chaos.targets import PlainTarget
-from tests.chaos.wire import Access, Address
+from tests.chaos.wire import Access, Address, Wire
 from tests.chaos.writers import Writer
 
+PASSWORD = "a password"  # noqa: S105
 HOLD = None  # the scripted server reads the command and never answers
 CUT = b""  # it reads the command and closes the connection
 IMPATIENT = Access(connect_limit=0.5, command_limit=0.05)
@@ -194,3 +195,22 @@ async def test_a_write_that_was_not_acknowledged_is_not_waited_for() -> None:
         await writer.write_once()
     assert len(script.received) == 1
     assert history.waits == []
+
+
+async def test_a_connection_is_closed_when_its_opening_was_cut_short() -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        asked.set()
+        with suppress(ConnectionError):
+            await reader.read()
+        closed.set()
+
+    async with listening(hold) as address:
+        opening = asyncio.create_task(Wire.open(address, Access(PASSWORD, connect_limit=5)))
+        async with asyncio.timeout(5):
+            await asked.wait()
+            opening.cancel()
+            await closed.wait()
+    assert opening.cancelled()
