@@ -16,7 +16,7 @@ from valkey_operator.sidecar import gate
 
 TICK = 0.5
 # What replicas acknowledge lasts no longer than a grant.
-GRANT, ACKNOWLEDGED, ASKS_EVERY = 6.0, 6.0, 2.0
+GRANT, ACKNOWLEDGED, ASKS_EVERY = 6.0, 4.0, 2.0
 # How long a primary's pod waits to be handed over before it saves and stops.
 GRACE = 8.0
 

@@ -44,7 +44,12 @@ class Sidecar:
         self.says: contract.Observation | None = None
         self.asked = 0
 
-    async def observe(self, _node: Custom, pod: Pod) -> contract.Observation:
+    async def observe(
+        self,
+        _node: Custom,
+        pod: Pod,
+        limit: float = 1.0,  # noqa: ARG002
+    ) -> contract.Observation:
         self.asked += 1
         if self.says is None:
             raise Unanswered("no answer")

@@ -24,6 +24,7 @@ from valkey_operator.decide.actions import (
     Why,
 )
 from valkey_operator.decide.instance import Plan, plan
+from valkey_operator.decide.succession import SILENT_LINK
 from valkey_operator.model.gate import Disk, Record
 from valkey_operator.model.instance import (
     LastFailover,
@@ -55,7 +56,7 @@ def replica(offset: int = FULL, follows: str = A, **more: Any) -> SeenServer:
 
 def node(name: str, server: SeenServer | None, epoch: int = 1, leader: str = A, **more: Any) -> SeenNode:
     """It was asked just now, and answered."""
-    said = {each: more.pop(each) for each in ("disk", "gate_is_asked", "noted_for") if each in more}
+    said = {each: more.pop(each) for each in ("age", "disk", "gate_is_asked", "noted_for") if each in more}
     found: dict[str, Any] = {
         "has_volume": True,
         "spec": NodeRecord(epoch, leader, ALL),
@@ -241,7 +242,7 @@ class TestProofOfDeath:
         noted = node(B, replica(link_is_up=False), 2, B, noted_for=3.0)
         found = planned(three(gone, noted, record=Record(2, B), last_failover=under_way))
         assert not found.actions
-        assert found.again == 6.0
+        assert found.again == 3.0
 
 
 class TestAllGoneAtOnce:
@@ -281,7 +282,7 @@ class TestWithoutProof:
     @pytest.mark.parametrize(
         ("seen", "guard"),
         [
-            (three(replace(silent(A), unheard_for=4.0)), "nobody_hears_the_primary"),
+            (three(replace(silent(A), unheard_for=3.0)), "nobody_hears_the_primary"),
             (three(silent(A), lease=Lease(1000.0, 2.0, 2.0)), "nobody_hears_the_primary"),
             (three(replace(silent(A), pod=SeenPod(is_ready=True))), "somebody_else_misses_the_primary"),
             (three(silent(A), promotable=()), "only_a_replica_the_primary_counts_on_replaces_it_unproven"),
@@ -301,6 +302,19 @@ class TestWithoutProof:
         down = [node(name, replica(link_is_up=False)) for name in (B, C)]
         assert recorded(planned(three(ready, *down)))[2] == Why.UNREACHABLE
 
+    def test_so_are_links_on_which_nothing_comes_any_more(self) -> None:
+        ready = replace(silent(A), pod=SeenPod(is_ready=True))
+        mute = [node(name, replica(silent_for=SILENT_LINK)) for name in (B, C)]
+        assert recorded(planned(three(ready, *mute)))[2] == Why.UNREACHABLE
+        assert guards(planned(three(ready, mute[0]))) == {"somebody_else_misses_the_primary"}
+
+    def test_one_that_does_not_ask_for_its_lease_is_asked(self) -> None:
+        """Its last heartbeat alone would be believed for longer."""
+        heard = replace(node(A, primary(), age=4.0), answered=None)
+        counted_on = frozenset({B, C})
+        assert plan(three(heard, lease=Lease(1000.0, 4.0, 4.0, counted_on)), NOW).ask == (A,)
+        assert not plan(three(heard, lease=Lease(1000.0, 2.0, 2.0, counted_on)), NOW).ask
+
     def taking_over(self, noted: float | None, granted: float | None, leads: float = 1000.0) -> Plan:
         epoch, leader = (2, B) if noted is not None else (1, A)
         new = node(B, replica(link_is_up=False), epoch, leader, noted_for=noted or 0.0)
@@ -314,10 +328,10 @@ class TestWithoutProof:
 
     @pytest.mark.parametrize(
         ("noted", "granted", "leads", "left"),
-        [(20.0, 8.0, 1000.0, 1.0), (2.0, 60.0, 1000.0, 7.0), (20.0, None, 5.0, 4.0)],
+        [(20.0, 8.0, 1000.0, 1.0), (2.0, 60.0, 1000.0, 4.0), (20.0, None, 5.0, 4.0)],
         ids=["after the last grant", "after it was noted", "after the start of a new operator"],
     )
-    def test_nine_seconds_count_from_whatever_was_last(
+    def test_it_waits_for_the_fence_from_whatever_was_last(
         self, noted: float, granted: float | None, leads: float, left: float
     ) -> None:
         found = self.taking_over(noted, granted, leads)

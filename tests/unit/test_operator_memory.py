@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+
+import pytest
 
 from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -118,7 +121,7 @@ def ask(leases: Leases, *promotable: str, epoch: int = 3, uid: str = "u") -> con
     return leases.answer(PRIMARY, request)
 
 
-def test_a_primary_is_granted_six_seconds_and_told_on_whom_it_counts() -> None:
+async def test_a_primary_is_granted_six_seconds_and_told_on_whom_it_counts() -> None:
     clock = Clock()
     leases = Leases(lambda _key: seen(), clock, lambda: 50.0)
     woken: list[Key] = []
@@ -134,7 +137,17 @@ def test_a_primary_is_granted_six_seconds_and_told_on_whom_it_counts() -> None:
     assert woken == [DEPLOYMENT, DEPLOYMENT]
 
 
-def test_grants_to_a_former_primary_count_its_requests_do_not() -> None:
+async def test_a_primary_that_does_not_ask_again_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valkey_operator.operator.leases.OVERDUE", 0.05)
+    leases = Leases(lambda _key: seen(), Clock(), lambda: 50.0)
+    ask(leases)
+    looked = asyncio.Event()
+    leases.on_change = lambda _key: looked.set()
+    async with asyncio.timeout(5):
+        await looked.wait()
+
+
+async def test_grants_to_a_former_primary_count_its_requests_do_not() -> None:
     clock = Clock()
     leases = Leases(lambda _key: seen(), clock, lambda: 50.0)
     ask(leases, "cache-1")
@@ -157,7 +170,7 @@ def test_nobody_writes_before_a_change_is_done() -> None:
     assert ask(leases) == "cache-0 was not seen in office yet"
 
 
-def test_who_is_about_to_enter_is_in_every_grant_meanwhile() -> None:
+async def test_who_is_about_to_enter_is_in_every_grant_meanwhile() -> None:
     leases = Leases(lambda _key: seen(), Clock(), lambda: 50.0)
     with leases.entering(DEPLOYMENT, ["cache-1", "cache-2"]):
         grant = ask(leases)

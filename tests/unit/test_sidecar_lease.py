@@ -39,7 +39,7 @@ def test_the_word_of_all_that_may_be_promoted_is_as_good_as_a_grant() -> None:
     lease.acknowledged(104.0, NONE, BOTH)
     assert lease.standing(106.0, BOTH) is FENCED
     lease.acknowledged(104.0, B, BOTH)
-    assert standings(lease, 106.0, 109.6) == [GRANTED, FENCED]
+    assert standings(lease, 104.4, 106.0, 107.6) == [GRANTED, NEEDS_WORD, FENCED]
 
 
 def test_before_the_first_grant_all_others_count() -> None:
@@ -48,7 +48,7 @@ def test_before_the_first_grant_all_others_count() -> None:
     lease.acknowledged(103.0, B, BOTH)
     assert lease.until == 106.0
     lease.acknowledged(103.0, BOTH, BOTH)
-    assert lease.until == 109.0
+    assert lease.until == 107.0
 
 
 def test_a_list_that_has_grown_since_they_were_asked_counts() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from valkey_operator.decide import handover, lease, members, office, roll, sight
+from valkey_operator.decide import handover, lease, members, office, roll, sight, succession
 from valkey_operator.decide.actions import Action, Refusal, Step, Wait
 from valkey_operator.decide.report import Report, report
 from valkey_operator.model.instance import SeenInstance, SeenNode
@@ -37,15 +37,16 @@ class Plan:
 
 def plan(seen: SeenInstance, now: datetime) -> Plan:
     """With `ask`, ask those sidecars and plan again: each is then marked with whether it has `answered`."""
-    remembered = seen.remembered(RECENT)
+    silent = seen.record.primary if succession.is_silent(seen) else ""
+    remembered = seen.remembered(RECENT, but=silent)
     draft = _step(remembered, now)
     if seen.wish.is_paused:
         return _planned(remembered, replace(draft, actions=(), waits=(), doing=None))
     if not draft.actions and not draft.waits:
         return _planned(remembered, draft)
-    silent = _to_ask(seen)
-    if silent:
-        return _planned(remembered, replace(draft, actions=()), silent)
+    unasked = _to_ask(seen)
+    if unasked:
+        return _planned(remembered, replace(draft, actions=()), unasked)
     fresh = seen.answered()
     return _planned(fresh, _step(fresh, now))
 

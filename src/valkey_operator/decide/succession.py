@@ -25,12 +25,16 @@ from valkey_operator.decide.actions import (
 )
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
-# A grant is six seconds of writing; what a replica acknowledges is less.
-FENCED_AFTER = 9.0
+# A grant is six seconds of writing, the word of all replicas is four: each with room for a fence that is late.
+FENCED_AFTER_GRANT = 9.0
+FENCED_AFTER_NOTE = 6.0
 # A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
 COMES_BACK = 10.0
-# A primary that was heard of within this time is not lost.
-UNHEARD = 10.0
+# A primary that was heard of within this time is not lost: it asks for its lease every two seconds.
+UNHEARD = 3.5
+# A replica hears of its primary every second.
+SILENT_LINK = 2
+LOOK_AGAIN = 0.5
 FAILOVER = "Failover"
 
 
@@ -98,7 +102,7 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
     for guard in (nobody_hears_the_primary, somebody_else_misses_the_primary):
         why = guard(seen, lost)
         if why:
-            return wait(why) + Step(refusals=(Refusal(wish, guard.__name__, why),))
+            return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard.__name__, why),))
     best = choose(seen, (node for node in sight.others(seen, lost.name) if node.name in counted_on))
     if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
         why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
@@ -117,13 +121,19 @@ def nobody_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
     return "" if silent >= UNHEARD else f"{primary.name} was heard of {silent:.0f} s ago"
 
 
+def is_silent(seen: SeenInstance) -> bool:
+    """The primary has missed to ask for its lease, and said nothing else since."""
+    silence = seen.silence()
+    return silence is not None and silence > UNHEARD
+
+
 def somebody_else_misses_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
     """One observer is not enough: it may be our own network that is cut."""
     pod = primary.pod
     if primary.may_have_a_twin or pod is None or not pod.is_ready or pod.machine_is_lost:
         return ""
     servers = [node.server for node in sight.others(seen, primary.name) if node.server is not None]
-    if servers and not any(server.link_is_up for server in servers):
+    if servers and not any(server.link_is_up and server.silent_for < SILENT_LINK for server in servers):
         return ""
     return f"only the operator does not reach {primary.name}: its kubelet or its replicas still do"
 
@@ -188,7 +198,7 @@ def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> St
     epoch, said = seen.record.epoch, primary.said
     if said is None or said.record.epoch < epoch:
         return Step((NotePrimary(primary.name, primary.name, epoch),), promote.waits, (), promote.doing, True)
-    left = FENCED_AFTER - quiet_for(seen, primary)
+    left = fenced_in(seen, primary)
     if left > 0:
         return wait(f"the last primary has stopped writing for sure in {ceil(left)} s", left) + Step(
             doing=promote.doing
@@ -196,11 +206,12 @@ def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> St
     return promote
 
 
-def quiet_for(seen: SeenInstance, primary: SeenNode) -> float:
-    """Since when nobody has let the last primary write: no grant, and no word of the one that is to follow it."""
+def fenced_in(seen: SeenInstance, primary: SeenNode) -> float:
+    """When nobody lets the last primary write any more: neither a grant, nor the word of the one that follows it."""
     lease = seen.lease
     granted = lease.last_grant if lease.last_grant is not None else lease.leads_for
-    return min(granted, primary.said.noted_for if primary.said is not None else 0.0)
+    noted = primary.said.noted_for if primary.said is not None else 0.0
+    return max(FENCED_AFTER_GRANT - granted, FENCED_AFTER_NOTE - noted)
 
 
 def _in_sync_until_then(seen: SeenInstance, primary: str) -> list[SeenNode]:

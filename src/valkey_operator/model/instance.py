@@ -47,6 +47,8 @@ class SeenServer:
     history: str = ""
     offset: int = 0
     keys: int = 0
+    # For how many seconds nothing came through the link.
+    silent_for: int = 0
 
     @property
     def has_data(self) -> bool:
@@ -181,9 +183,18 @@ class SeenInstance:
     def node(self, name: str) -> SeenNode | None:
         return next((node for node in self.nodes if node.name == name), None)
 
-    def remembered(self, limit: float) -> SeenInstance:
-        """What was said longer ago than this was not said."""
-        return self._believing(lambda _node, said: said.age <= limit)
+    def remembered(self, limit: float, *, but: str = "") -> SeenInstance:
+        """What was said longer ago than this was not said, nor was anything by the one that is named."""
+        return self._believing(lambda node, said: said.age <= limit and node.name != but)
+
+    def silence(self) -> float | None:
+        """How long ago the primary said or asked something; None when it never asked this operator for a lease."""
+        primary, asked = self.node(self.record.primary), self.lease.last_request
+        if asked is None or primary is None:
+            return None
+        if primary.said is not None:
+            return min(asked, primary.said.age)
+        return asked if primary.unheard_for is None else min(asked, primary.unheard_for)
 
     def answered(self) -> SeenInstance:
         """Only what was said during this look: an older word may be from before our own last step."""

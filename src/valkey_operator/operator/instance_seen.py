@@ -216,6 +216,7 @@ def _server(seen: contract.Server) -> SeenServer:
         link.history,
         link.offset,
         seen.keys,
+        link.silent_seconds,
     )
 
 

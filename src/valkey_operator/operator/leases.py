@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from valkey_operator.contract.identity import NodeIdentity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.decide import lease
+from valkey_operator.decide import lease, succession
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.instance import Lease, SeenInstance
 
 MILLISECONDS = 6000
+# A primary that does not ask again within this time is looked for.
+OVERDUE = succession.UNHEARD + 0.05
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -37,6 +40,7 @@ class Leases:
         self._given: dict[Key, _Granted] = {}
         # Names that are being written into `status.promotable`: from before the write on, every grant has them.
         self._entering: dict[Key, frozenset[str]] = {}
+        self._overdue: dict[Key, asyncio.TimerHandle] = {}
         self.on_change: Callable[[Key], None] = lambda _key: None
 
     def of(self, deployment: Key, primary: str) -> Lease:
@@ -66,6 +70,7 @@ class Leases:
         given.counted_on = frozenset(request.promotable) & named
         if before != (given.node, given.counted_on):
             self.on_change(deployment)
+        self._expect(deployment)
         return contract.LeaseGrant(epoch=found.epoch, milliseconds=MILLISECONDS, promotable=sorted(named))
 
     @contextmanager
@@ -76,6 +81,17 @@ class Leases:
             yield
         finally:
             del self._entering[deployment]
+
+    def _expect(self, deployment: Key) -> None:
+        """Somebody looks as soon as the next request is overdue."""
+        if (waiting := self._overdue.pop(deployment, None)) is not None:
+            waiting.cancel()
+        loop = asyncio.get_running_loop()
+        self._overdue[deployment] = loop.call_later(OVERDUE, self._is_overdue, deployment)
+
+    def _is_overdue(self, deployment: Key) -> None:
+        del self._overdue[deployment]
+        self.on_change(deployment)
 
     def _ago(self, at: float | None) -> float | None:
         return None if at is None else self._now() - at

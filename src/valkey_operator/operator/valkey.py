@@ -11,6 +11,7 @@ from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
+from valkey_operator.decide.succession import is_silent
 from valkey_operator.decide.support import refusal
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
@@ -18,7 +19,7 @@ from valkey_operator.kube.objects import Key, ManagedObject, Object
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.instance import Lease, SeenInstance
-from valkey_operator.operator.calls import Caller
+from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status, status
 from valkey_operator.operator.instance_seen import Sight
@@ -32,6 +33,8 @@ from valkey_operator.render.node import valkey_node
 
 RESYNC = 600.0
 SOON = 1.0
+# For an answer of a primary that has missed to ask for its lease: writes may stand still meanwhile.
+SILENT_LIMIT = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -101,19 +104,22 @@ class ValkeyController:
         seen = self._see(item, deployment)
         found = plan(seen, datetime.now(UTC))
         if found.ask:
-            answers = await asyncio.gather(*(self._ask(item.key, name) for name in found.ask))
+            limits = {seen.record.primary: SILENT_LIMIT} if is_silent(seen) else {}
+            answers = await asyncio.gather(
+                *(self._ask(item.key, name, limits.get(name, OBSERVE_LIMIT)) for name in found.ask)
+            )
             answered = dict(zip(found.ask, answers, strict=True))
             seen = self._sight.see(item, deployment, self._lease(item), answered)
             found = plan(seen, datetime.now(UTC))
         return seen, found
 
-    async def _ask(self, deployment: Key, name: str) -> bool:
+    async def _ask(self, deployment: Key, name: str, limit: float) -> bool:
         node = self._world.caches.nodes.store.get(Key(deployment.namespace, name))
         pod = self._sight.pod(node) if node is not None else None
         if node is None or pod is None:
             return False
         try:
-            observation = await self._sidecars.observe(node, pod)
+            observation = await self._sidecars.observe(node, pod, limit)
         except Unanswered as why:
             log.info("%s does not answer: %s", name, why)
             return False

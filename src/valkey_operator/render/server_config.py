@@ -57,6 +57,8 @@ def _replication(deployment: Deployment) -> Iterator[str]:
     # The default waits five seconds for more replicas; and a load through a file costs up to a second more.
     yield "repl-diskless-sync-delay 0"
     yield "repl-diskless-load on-empty-db"
+    # A link that is silent for longer tells of a primary that is lost, see `decide.succession`.
+    yield "repl-ping-replica-period 1"
     wanted = deployment.value("replication.minReplicasToWrite", 0)
     yield f"min-replicas-to-write {wanted}"
     yield f"min-replicas-max-lag {deployment.value('replication.minReplicasMaxLag', 10)}"

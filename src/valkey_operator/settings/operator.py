@@ -19,7 +19,7 @@ class OperatorSettings:
     # Empty: all namespaces.
     namespaces: tuple[str, ...] = ()
     trust_domain: str = "valkey.io"
-    lease_seconds: int = 15
+    lease_seconds: int = 8
     health_port: int = 8081
     log_level: str = "info"
 

@@ -26,8 +26,8 @@ from valkey_operator.sidecar.server import LivingServer
 from valkey_operator.sidecar.way import Way
 from valkey_operator.valkey.connection import Refused, Silent
 
-# What a grant, or the word of all replicas, is good for.
-GRANT = 6.0
+# What a grant, and the word of all replicas, is good for.
+GRANT, WORD = 6.0, 4.0
 PERIOD = 2.0
 # After a question that was not answered.
 AGAIN = 0.5
@@ -74,7 +74,7 @@ class Lease:
 
     def acknowledged(self, asked: float, by: Nodes, others: Nodes) -> None:
         if self.needed(others) <= by:
-            self.until = max(self.until, asked + GRANT)
+            self.until = max(self.until, asked + WORD)
 
     def needed(self, others: Nodes) -> Nodes:
         return others if self.promotable is None else self.promotable

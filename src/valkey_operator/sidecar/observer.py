@@ -89,6 +89,7 @@ def _replication(info: Info) -> contract.Replication:
         link_is_up=info.get("master_link_status") == "up",
         sync_in_progress=_yes(info, "master_sync_in_progress"),
         replicas=replicas,
+        silent_seconds=max(0, _number(info, "master_last_io_seconds_ago")),
     )
 
 

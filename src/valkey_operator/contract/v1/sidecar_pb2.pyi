@@ -98,20 +98,22 @@ class Server(_message.Message):
     def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Replication(_message.Message):
-    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas")
+    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds")
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LINK_IS_UP_FIELD_NUMBER: _ClassVar[int]
     SYNC_IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     history: str
     offset: int
     primary_address: str
     link_is_up: bool
     sync_in_progress: bool
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaSeen]
-    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ...) -> None: ...
+    silent_seconds: int
+    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ..., silent_seconds: _Optional[int] = ...) -> None: ...
 
 class ReplicaSeen(_message.Message):
     __slots__ = ("address", "state", "offset", "lag_seconds")
