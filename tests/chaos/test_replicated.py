@@ -63,9 +63,9 @@ class Instance:
         words = ("patch", "valkey", "cache", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
 
-    async def switch_over(self) -> None:
+    async def switch_over(self, to: str = "any") -> None:
         before = self.status()["primaryEpoch"]
-        note = f"valkey.io/switchover=any/{self.dice.getrandbits(64):x}"
+        note = f"valkey.io/switchover={to}/{self.dice.getrandbits(64):x}"
         self.place.kubectl("annotate", "--overwrite", "valkey", "cache", note)
         await asyncio.to_thread(self.place.eventually, lambda: self.status()["primaryEpoch"] > before)
         await self.is_well()
@@ -80,13 +80,15 @@ class Instance:
         )
         return [Address(each["status"]["podIP"], PORT) for each in found["items"]]
 
+    def leading_operator(self) -> str:
+        """Its pod; empty while nobody leads."""
+        lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
     async def kill_an_operator(self) -> None:
         """The one that leads, at a moment that the dice choose."""
         await asyncio.sleep(self.dice.uniform(0, 3))
-        operator = Place(self.place.cluster, PLACE)
-        lease = operator.get("lease", "valkey-operator")["spec"]["holderIdentity"]
-        leader = lease.partition("_")[0]
-        if leader:
+        if leader := self.leading_operator():
             await asyncio.to_thread(self.faults.kill_container, f"{PLACE}/{leader}", "operator")
 
 

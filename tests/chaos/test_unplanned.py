@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from devcluster.cluster import EmbeddedCluster
 from devcluster.faults import Faults
 from tests.chaos.history import Recorder
 from tests.chaos.test_replicated import SEEDS, SPEC, Instance
+from tests.chaos.verdict import Verdict
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
@@ -37,14 +42,14 @@ async def test_a_killed_primary_is_replaced_at_once(
             await load.acknowledged(each=5, within=30)
         await instance.is_well()
     verdict = await load.judge()
-    print(verdict)
+    print(f"writes again after {verdict.longest_pause:.2f} s\n{verdict}")
     last = instance.status()["lastFailover"]
     assert (last["from"], last["planned"], last["reason"], last["epoch"]) == (
         before, False, "ServerDied", epoch + 1,
     )  # fmt: skip
     assert instance.primary == last["to"] != before
     # Replication is asynchronous: what was lost is bounded by what the status says, or it says that nobody knows.
-    assert last["lossBound"].get("isUnknown") or not verdict.lost
+    assert is_bounded(verdict, last["lossBound"])
     assert not verdict.lost_after_wait, str(verdict)
 
 
@@ -64,24 +69,87 @@ async def test_all_killed_at_once_come_back_with_every_synced_write(
     assert verdict.clean, str(verdict)
 
 
-async def test_a_machine_that_is_lost_costs_seconds(place: Place, faults: Faults, tmp_path: Path) -> None:
-    instance = Instance(place, faults, 0)
+async def on_another_machine_than_the_leading_operator(instance: Instance) -> str:
+    """The machine of the primary: where both are lost, the next operator must take over first."""
+    leader = instance.leading_operator()
+    taken = Place(instance.place.cluster, PLACE).get("pod", leader)["spec"]["nodeName"]
+    machines = {node: instance.place.get("pod", f"{node}-0")["spec"]["nodeName"] for node in NODES}
+    if machines[instance.primary] == taken:
+        await instance.switch_over(next(node for node in NODES if machines[node] != taken))
+    return str(machines[instance.primary])
+
+
+def has_two_promotable(instance: Instance) -> bool:
+    return len(instance.status().get("promotable") or ()) == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_machine_that_is_lost_costs_seconds(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, seed)
     await instance.make()
-    place.eventually(lambda: len(instance.status().get("promotable") or ()) == 2)
+    machine = await on_another_machine_than_the_leading_operator(instance)
+    place.eventually(lambda: has_two_promotable(instance))
     before = instance.primary
-    machine = place.get("pod", f"{before}-0")["spec"]["nodeName"]
-    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+    recorder = Recorder(tmp_path / "history")
+    async with Workload(instance.target(), recorder, pace=0.02, seed=seed) as load:
         await load.acknowledged(each=10)
-        begun = time.monotonic()
+        await asyncio.sleep(instance.dice.uniform(0, 3))
         with load.during("a machine is lost"), await asyncio.to_thread(faults.stop_node, machine):
-            await asyncio.to_thread(place.eventually, lambda: instance.primary != before, 120)
-            await load.acknowledged(each=5, within=60)
-            took = time.monotonic() - begun
+            await load.acknowledged(each=5, within=90)
         await instance.is_well(patience=180)
     verdict = await load.judge()
-    print(f"writes again after {took:.1f} s\n{verdict}")
+    last = instance.status()["lastFailover"]
+    print(f"writes again after {verdict.longest_pause:.1f} s; at most lost {last['lossBound']}\n{verdict}")
+    assert (last["from"], last["reason"]) == (before, "Unreachable")
+    assert is_bounded(verdict, last["lossBound"])
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)
+
+
+def is_bounded(verdict: Verdict, bound: dict[str, Any]) -> bool:
+    """No write that was lost is older than the bound says, if it says anything."""
+    moments = [write.done for write in verdict.lost]
+    return bound.get("isUnknown", False) or not moments or max(moments) - min(moments) <= bound["seconds"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_primary_that_is_cut_off_stops_writing_before_another_begins(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    """With clients on both sides: one on the machine that is cut off, the others in the rest of the world."""
+    instance = Instance(place, faults, seed)
+    await instance.make()
+    machine = await on_another_machine_than_the_leading_operator(instance)
+    place.eventually(lambda: has_two_promotable(instance))
+    before = instance.primary
+    address = place.get("pod", f"{before}-0")["status"]["podIP"]
+    near = (sys.executable, "-m", "tests.chaos.near_client", address, "35")
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        assert isinstance(place.cluster, EmbeddedCluster)
+        there = asyncio.create_task(asyncio.to_thread(place.cluster.run_in, machine, *near))
+        await asyncio.sleep(instance.dice.uniform(2, 5))
+        with load.during("a cut network"), await asyncio.to_thread(faults.cut, machine):
+            cut = time.monotonic()
+            await asyncio.sleep(1)
+            await load.acknowledged(each=1, within=60)
+            began = time.monotonic()
+            result = json.loads(await there)
+        await instance.is_well(patience=120)
+    verdict = await load.judge()
+    stopped, last = max(result["acknowledged"]), instance.status()["lastFailover"]
+    print(
+        f"the old primary wrote on for {stopped - cut:.1f} s ({result['refused']}), "
+        f"the new one began {began - cut:.1f} s after the cut; at most lost {last['lossBound']}\n{verdict}"
+    )
+    assert cut < stopped < began, "two primaries accepted writes at the same time"
+    assert "NOREPLICAS" in result["refused"]
+    assert (last["from"], last["reason"]) == (before, "Unreachable")
+    assert stopped - cut <= last["lossBound"]["seconds"]
+    assert not verdict.lost_after_wait, str(verdict)
+    assert place.valkey(f"{before}-0", "ROLE").startswith("slave")
 
 
 async def test_without_an_operator_nothing_that_a_replica_holds_is_rolled_back(

@@ -24,7 +24,7 @@ from valkey_operator.decide.actions import (
     Why,
 )
 from valkey_operator.decide.instance import Plan, plan
-from valkey_operator.decide.succession import SILENT_LINK
+from valkey_operator.decide.succession import SILENT_LINK, loss
 from valkey_operator.model.gate import Disk, Record
 from valkey_operator.model.instance import (
     LastFailover,
@@ -101,8 +101,10 @@ def guards(found: Plan) -> set[str]:
 
 
 def recorded(found: Plan) -> tuple[int, str, Why, bool]:
-    (action,) = found.actions
+    action, *then = found.actions
     assert isinstance(action, RecordPrimary)
+    is_unproven = action.reason == Why.UNREACHABLE
+    assert then == ([NotePrimary(action.primary, action.primary, action.epoch)] if is_unproven else [])
     return action.epoch, action.primary, action.reason, action.planned
 
 
@@ -181,7 +183,24 @@ class TestProofOfDeath:
     def test_what_may_be_lost_is_not_claimed_to_be_known(self) -> None:
         (action,) = planned(three(DEAD)).actions
         assert isinstance(action, RecordPrimary)
-        assert action.loss == Loss(None, 4, is_unknown=True)
+        assert action.loss == Loss(None, 4)
+
+    @pytest.mark.parametrize(
+        ("word", "writes_on", "lost"),
+        [
+            (None, False, Loss(is_unknown=True)),
+            (LastWord(FULL, 3.2), False, Loss(None, 4)),
+            (LastWord(FULL, 3.2), True, Loss(None, 13)),  # until it is fenced for sure
+            (LastWord(FULL + 5, 3.2), False, Loss(is_unknown=True)),  # nobody knows since when
+            (LastWord(FULL + 5, 3.2, is_final=True), False, Loss(5, 4)),
+            (LastWord(FULL, 3.2, is_final=True), True, Loss(0, 0)),
+        ],
+    )
+    def test_what_can_be_lost_is_told_from_the_last_word(
+        self, word: LastWord | None, writes_on: bool, lost: Loss
+    ) -> None:
+        former = node(A, None, last_up=word)
+        assert loss(former, node(B, replica()), writes_on=writes_on) == lost
 
     def test_of_a_primary_that_wrote_no_more_it_is_known(self) -> None:
         fenced = replace(DEAD, last_up=LastWord(FULL, 4.0, is_final=True))
@@ -218,7 +237,7 @@ class TestProofOfDeath:
     def test_the_old_primary_is_told_before_the_new_one_takes_office(self) -> None:
         under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
         found = planned(three(DEAD, record=Record(2, B), last_failover=under_way))
-        assert found.actions == (NotePrimary(A, B, 2), Promote(B, 2))
+        assert found.actions == (NotePrimary(A, B, 2), Promote(B, 2), MoveService(B))
 
     def test_one_that_came_back_meanwhile_gets_the_office_back(self) -> None:
         under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
@@ -324,7 +343,7 @@ class TestWithoutProof:
 
     def test_it_notes_that_it_no_longer_follows_then_waits_then_takes_office(self) -> None:
         assert self.taking_over(None, 60.0).actions == (NotePrimary(B, B, 2),)
-        assert self.taking_over(9.0, 60.0).actions == (Promote(B, 2),)
+        assert self.taking_over(9.0, 60.0).actions == (Promote(B, 2), MoveService(B))
 
     @pytest.mark.parametrize(
         ("noted", "granted", "leads", "left"),
@@ -371,11 +390,14 @@ class TestHandsOfPeople:
         assert planned(three(b=node(B, server))).actions == (Follow(B, A, 1),)
 
     def test_a_primary_that_was_demoted_is_put_back(self) -> None:
-        assert planned(three(node(A, replica(follows=B, link_is_up=False)))).actions == (Promote(A, 1),)
+        assert planned(three(node(A, replica(follows=B, link_is_up=False)))).actions == (
+            Promote(A, 1),
+            MoveService(A),
+        )
 
     def test_if_it_follows_a_new_one_that_one_hands_over(self) -> None:
         swapped = three(node(A, replica(follows=B)), node(B, primary()))
-        assert planned(swapped).actions == (HandOver(B, A, 1),)
+        assert planned(swapped).actions == (HandOver(B, A, 1), MoveService(A))
 
     def test_a_primary_made_by_hand_has_no_claim_when_the_recorded_one_dies(self) -> None:
         found = planned(three(DEAD, node(B, primary(10), was_in_sync=False)))

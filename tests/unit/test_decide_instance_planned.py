@@ -26,6 +26,7 @@ from valkey_operator.decide import lease
 from valkey_operator.decide.actions import (
     HandOver,
     MakeNode,
+    MoveService,
     Promote,
     RemoveNode,
     RestartPod,
@@ -81,11 +82,11 @@ class TestHandover:
 
     def test_once_recorded_the_one_in_office_hands_over(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()))
-        assert planned(seen).actions == (HandOver(A, B, 2),)
+        assert planned(seen).actions == (HandOver(A, B, 2), MoveService(B))
 
     def test_cut_between_demotion_and_promotion_it_is_completed(self) -> None:
         seen = self.recorded_for_b(node(A, replica(follows=B, link_is_up=False), 2, B), node(B, replica()))
-        assert planned(seen).actions == (Promote(B, 2),)
+        assert planned(seen).actions == (Promote(B, 2), MoveService(B))
 
     def test_one_that_started_again_with_less_does_not_take_office(self) -> None:
         seen = self.recorded_for_b(node(A, replica(follows=B), 2, B), node(B, replica(0, link_is_up=False)))
@@ -118,7 +119,7 @@ class TestHandover:
 
     def test_nothing_else_is_done_meanwhile(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()), wish=Wish(1))
-        assert planned(seen).actions == (HandOver(A, B, 2),)
+        assert planned(seen).actions == (HandOver(A, B, 2), MoveService(B))
 
 
 class TestScale:

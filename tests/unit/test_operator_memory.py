@@ -188,3 +188,14 @@ def test_a_pod_that_was_gone_before_its_server_may_have_a_twin_until_another_was
     memory.hear(A, None, dead(), [DIED])
     memory.hear(A, None, dead("another"), ())
     assert not memory.of(A).has_lost_one
+
+
+def test_the_last_word_of_a_server_that_has_ended_is_newer_than_its_last_heartbeat() -> None:
+    memory, clock = remembering()
+    memory.hear(A, None, observation(contract.ROLE_PRIMARY, offset=5), ())
+    clock.time += 8
+    ended = dead()
+    ended.last_word.CopyFrom(contract.LastWord(offset=70, milliseconds_ago=1500))
+    memory.hear(A, None, ended, [DIED])
+    known = memory.of(A)
+    assert (known.last_offset, known.last_up_at, known.was_final) == (70, clock.time - 1.5, False)

@@ -137,7 +137,7 @@ class LossBound(Model):
     """Bytes of the replication stream."""
 
     seconds: int | None = None
-    """Seconds of writes."""
+    """Seconds of writes, the last ones before it."""
 
     is_unknown: bool | None = None
     """Nothing could be measured."""

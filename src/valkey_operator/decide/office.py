@@ -142,7 +142,8 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
     has_time = under_way is None or now - under_way.at < PATIENCE
     if sight.is_caught_up(primary, rival) and has_time:
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
-        return Step((HandOver(rival.name, primary.name, seen.record.epoch),), doing=doing, is_exclusive=True)
+        done = (HandOver(rival.name, primary.name, seen.record.epoch), MoveService(primary.name))
+        return Step(done, doing=doing, is_exclusive=True)
     if is_planned(seen) or sight.is_seen_out_of_office(primary):
         why = succession.an_empty_node_never_leads_a_full_one(seen, rival)
         if why:
@@ -160,7 +161,7 @@ def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | N
         return _lost(seen, primary)
     if succession.may_lead_a_fuller_one(seen, primary):
         return succession.by_what_is_left(seen, primary)
-    return Step((Promote(primary.name, seen.record.epoch),), is_exclusive=True)
+    return Step((Promote(primary.name, seen.record.epoch), MoveService(primary.name)), is_exclusive=True)
 
 
 def _lost(seen: SeenInstance, primary: SeenNode) -> Step:
@@ -206,7 +207,7 @@ def _planned_office(seen: SeenInstance, primary: SeenNode, former: SeenNode) -> 
     epoch = seen.record.epoch
     if sight.is_seen_out_of_office(former) and not sight.has_no_server(former):
         doing = Doing(_kind(seen), f"{primary.name} takes office")
-        return Step((Promote(primary.name, epoch),), doing=doing, is_exclusive=True)
+        return Step((Promote(primary.name, epoch), MoveService(primary.name)), doing=doing, is_exclusive=True)
     if sight.is_proven_dead(former):
         return succession.died_before_it_handed_over(seen, primary, former)
     if former.said is not None and not former.may_have_a_twin:

@@ -14,6 +14,7 @@ from valkey_operator.decide.actions import (
     NOTHING_LOST,
     Doing,
     Loss,
+    MoveService,
     NotePrimary,
     OpenGate,
     Promote,
@@ -35,6 +36,8 @@ UNHEARD = 3.5
 # A replica hears of its primary every second.
 SILENT_LINK = 2
 LOOK_AGAIN = 0.5
+# For an answer of a primary that has missed to ask for its lease; and of a node that was just asked in vain.
+ASK_SILENT, ASK_AGAIN = 1.0, 0.5
 FAILOVER = "Failover"
 
 
@@ -48,7 +51,7 @@ def record(
     counted_on: tuple[str, ...] | None = None,
 ) -> Step:
     """A new epoch for `to`. Those the former primary counts on stay known until the new one is in office."""
-    lost = NOTHING_LOST if planned else loss(seen.node(former), to)
+    lost = NOTHING_LOST if planned else loss(seen.node(former), to, writes_on=reason == Why.UNREACHABLE)
     known = seen.promotable if counted_on is None else counted_on
     kept = known if to.name in known else ()
     action = RecordPrimary(seen.record.epoch + 1, to.name, reason, planned, former, kept, lost)
@@ -56,14 +59,18 @@ def record(
     return Step((action,), doing=Doing(kind, f"{to.name} is to be primary"), is_exclusive=True)
 
 
-def loss(former: SeenNode | None, to: SeenNode) -> Loss:
-    """Never below what was lost: a primary that wrote on after its last word leaves only the time known."""
+def loss(former: SeenNode | None, to: SeenNode, *, writes_on: bool) -> Loss:
+    """Never below what was lost. A primary that wrote on after its last word leaves only the time known: that since
+    then, and of one that is only unseen, until it is fenced for sure; if the next one has all that came before."""
     word = former.last_up if former is not None else None
     if word is None:
         return Loss(is_unknown=True)
+    missing = max(0, word.offset - sight.offset(to))
     if word.is_final:
-        return Loss(max(0, word.offset - sight.offset(to)), ceil(word.age))
-    return Loss(None, ceil(word.age), is_unknown=True)
+        return Loss(missing, ceil(word.age) if missing else 0)
+    if missing:
+        return Loss(is_unknown=True)
+    return Loss(None, ceil(word.age + (FENCED_AFTER_GRANT if writes_on else 0.0)))
 
 
 def died(seen: SeenInstance, primary: SeenNode) -> Step:
@@ -108,7 +115,8 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
         why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
         refused = Refusal(wish, "only_a_replica_the_primary_counts_on_replaces_it_unproven", why)
         return wait(why) + Step(refusals=(refused,))
-    return record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
+    recorded = record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
+    return recorded + Step((NotePrimary(best.name, best.name, seen.record.epoch + 1),))
 
 
 def nobody_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
@@ -125,6 +133,12 @@ def is_silent(seen: SeenInstance) -> bool:
     """The primary has missed to ask for its lease, and said nothing else since."""
     silence = seen.silence()
     return silence is not None and silence > UNHEARD
+
+
+def impatience(seen: SeenInstance) -> dict[str, float]:
+    """For whose answer is waited less than usual, as writes may stand still meanwhile."""
+    silent = {seen.record.primary: ASK_SILENT} if is_silent(seen) else {}
+    return silent | {node.name: ASK_AGAIN for node in seen.nodes if node.has_not_answered}
 
 
 def somebody_else_misses_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
@@ -168,7 +182,7 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
     """The recorded one runs as a replica, nobody is seen in office, and it was not planned."""
     epoch = seen.record.epoch
     promote = Step(
-        (Promote(primary.name, epoch),),
+        (Promote(primary.name, epoch), MoveService(primary.name)),
         doing=Doing(FAILOVER, f"{primary.name} takes office"),
         is_exclusive=True,
     )

@@ -123,6 +123,8 @@ class SeenNode:
     unheard_for: float | None = None
     # It was asked during this look, and answered or did not; None when it was not asked.
     answered: bool | None = None
+    # It was asked in vain at an earlier look, and nothing was heard of it since.
+    has_not_answered: bool = False
     # Its end was seen, and nothing was heard of it since; and for how long no server runs, as far as known.
     was_seen_dying: bool = False
     dead_for: float = 0.0

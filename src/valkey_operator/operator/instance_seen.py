@@ -93,6 +93,7 @@ class Sight:
             said=said,
             unheard_for=None if heard is None else now - heard,
             answered=answered.get(name),
+            has_not_answered=known.has_not_answered,
             # A pod that is there may start another server unseen.
             was_seen_dying=pod is None and known.died_at is not None,
             dead_for=0.0 if known.died_at is None else now - known.died_at,

@@ -24,6 +24,8 @@ class Remembered:
 
     pod_uid: str = ""
     heard_at: float | None = None
+    # It was asked in vain, and nothing was heard of it since.
+    has_not_answered: bool = False
     # When each epoch was first seen noted, by this pod's sidecar.
     noted_at: dict[int, float] = field(default_factory=dict)
     # The server's offset when it was last heard, and whether it took no writes any more.
@@ -69,12 +71,16 @@ class Memory:
             was_up = bool(known.pod_uid) and known.died_at is None and known.last_up_at is not None
             known.has_lost_one = known.has_lost_one or was_up
             known.pod_uid, known.noted_at, known.in_sync = seen.pod_uid, {}, None
-        known.heard_at = self.now()
+        known.heard_at, known.has_not_answered = self.now(), False
         known.noted_at.setdefault(seen.record.epoch, self.now())
         if any(event.kind in (DIED, STARTED) for event in events):
             known.in_sync = None
         if not seen.HasField("server"):
             known.died_at = known.died_at if known.died_at is not None else self.now()
+            if seen.HasField("last_word"):
+                known.was_final = known.was_final and known.last_offset == seen.last_word.offset
+                known.last_offset = seen.last_word.offset
+                known.last_up_at = self.now() - seen.last_word.milliseconds_ago / 1000
             return
         known.died_at = None
         if seen.server.answers:

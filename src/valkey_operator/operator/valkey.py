@@ -11,7 +11,7 @@ from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
-from valkey_operator.decide.succession import is_silent
+from valkey_operator.decide.succession import impatience
 from valkey_operator.decide.support import refusal
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
@@ -33,8 +33,6 @@ from valkey_operator.render.node import valkey_node
 
 RESYNC = 600.0
 SOON = 1.0
-# For an answer of a primary that has missed to ask for its lease: writes may stand still meanwhile.
-SILENT_LIMIT = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -104,7 +102,7 @@ class ValkeyController:
         seen = self._see(item, deployment)
         found = plan(seen, datetime.now(UTC))
         if found.ask:
-            limits = {seen.record.primary: SILENT_LIMIT} if is_silent(seen) else {}
+            limits = impatience(seen)
             answers = await asyncio.gather(
                 *(self._ask(item.key, name, limits.get(name, OBSERVE_LIMIT)) for name in found.ask)
             )
@@ -122,6 +120,7 @@ class ValkeyController:
             observation = await self._sidecars.observe(node, pod, limit)
         except Unanswered as why:
             log.info("%s does not answer: %s", name, why)
+            self.memory.of(node.key).has_not_answered = True
             return False
         self._world.observations.take(node.key, observation)
         return True

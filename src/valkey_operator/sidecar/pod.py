@@ -82,6 +82,8 @@ class Pod:
         self._is_allowed = False
         self._failed_starts = 0
         self._noticed: Lineage | None = None
+        # Of the server that ran before, and when that was.
+        self._last_word: tuple[int, float] | None = None
         self._sequence = 0
         self._run = files.begin_run(settings)
 
@@ -109,6 +111,7 @@ class Pod:
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
         self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
+        self._last_word = self._server.last_word
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self.counts.add(Count.SERVER_ENDS)
         self._changes.see_readiness(self._waits_for)
@@ -346,7 +349,14 @@ class Pod:
             ),
             not_ready=self.why_not_ready() or "",
             is_fenced=self._is_fenced,
+            last_word=self._said_last(),
         )
+
+    def _said_last(self) -> contract.LastWord | None:
+        if self._server is not None or self._last_word is None:
+            return None
+        offset, asked = self._last_word
+        return contract.LastWord(offset=offset, milliseconds_ago=round((time.monotonic() - asked) * 1000))
 
     def _fingerprints(self) -> contract.Fingerprints:
         found = self._shown()

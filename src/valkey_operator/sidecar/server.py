@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class LivingServer:
         self._follow = follow
         # What it said last; None when it does not answer.
         self.info: Mapping[str, str] | None = None
+        # How far it was when it answered last, and when it was asked.
+        self.last_word: tuple[int, float] | None = None
         # It has loaded its data and answered.
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
@@ -63,8 +66,10 @@ class LivingServer:
             self._disconnect()
 
     async def look(self) -> None:
+        asked = time.monotonic()
         try:
             self.info = info.parse(await self.call("INFO", *SECTIONS))
+            self.last_word = int(self.info.get("master_repl_offset", "0")), asked
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))

@@ -38,7 +38,7 @@ class ObserveRequest(_message.Message):
     def __init__(self, pod_uid: _Optional[str] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration")
+    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration", "last_word")
     NODE_FIELD_NUMBER: _ClassVar[int]
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class Observation(_message.Message):
     NOT_READY_FIELD_NUMBER: _ClassVar[int]
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    LAST_WORD_FIELD_NUMBER: _ClassVar[int]
     node: str
     pod_uid: str
     sequence: int
@@ -65,7 +66,16 @@ class Observation(_message.Message):
     not_ready: str
     is_fenced: bool
     configuration: Configuration
-    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ..., configuration: _Optional[_Union[Configuration, _Mapping]] = ...) -> None: ...
+    last_word: LastWord
+    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ..., configuration: _Optional[_Union[Configuration, _Mapping]] = ..., last_word: _Optional[_Union[LastWord, _Mapping]] = ...) -> None: ...
+
+class LastWord(_message.Message):
+    __slots__ = ("offset", "milliseconds_ago")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MILLISECONDS_AGO_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    milliseconds_ago: int
+    def __init__(self, offset: _Optional[int] = ..., milliseconds_ago: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
     __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules")

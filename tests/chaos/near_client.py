@@ -1,0 +1,40 @@
+"""A client on the very machine of a server: it writes there for some seconds, and prints when it was acknowledged.
+
+    python -m tests.chaos.near_client ADDRESS SECONDS
+
+Prints one JSON object: the moments of all acknowledged writes, on the clock that all processes of a machine share,
+and the last word of the server to one that was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+from tests.chaos.wire import Access, Address, ErrorReply, NotSent, Unanswered, Wire
+
+PACE = 0.02
+ACCESS = Access(connect_limit=0.5, command_limit=0.5)
+
+
+async def write(address: Address, seconds: float) -> dict[str, object]:
+    ends, acknowledged, refused, number = time.monotonic() + seconds, [], "", 0
+    while time.monotonic() < ends:
+        try:
+            async with await Wire.open(address, ACCESS) as wire:
+                while time.monotonic() < ends:
+                    number += 1
+                    await wire.call("SET", f"near:{number}", number)
+                    acknowledged.append(time.monotonic())
+                    await asyncio.sleep(PACE)
+        except (NotSent, Unanswered, ErrorReply) as why:
+            refused = str(why)
+            await asyncio.sleep(PACE)
+    return {"acknowledged": acknowledged, "refused": refused}
+
+
+if __name__ == "__main__":
+    host, length = sys.argv[1:]
+    print(json.dumps(asyncio.run(write(Address(host, 6379), float(length)))))
