@@ -25,6 +25,7 @@ from valkey_operator.sidecar.handing import Handing
 from valkey_operator.sidecar.lease import Lease
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
+from valkey_operator.sidecar.liveness import Watchdog
 from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
@@ -72,6 +73,7 @@ class Pod:
         self._leaving = Leaving(self, heard_at)
         self._server: LivingServer | None = None
         self._fence: Fence | None = None
+        self._watchdog: Watchdog | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
         self._waits_for = "the server's container has not started yet"
@@ -107,7 +109,7 @@ class Pod:
         self._fence = Fence(self._server, self.directive)
         self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
-        await self._server.watch()
+        await self._live(self._server)
         self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self.counts.add(Count.SERVER_ENDS)
@@ -115,6 +117,23 @@ class Pod:
         self._tell(contract.Event.KIND_SERVER_DIED, f"process {process.pid} has ended")
         self._is_gone.set()
         log.warning("the server has ended")
+
+    async def _live(self, server: LivingServer) -> None:
+        """Until its end, which may be of our own making when it hangs."""
+        self._watchdog = Watchdog(server, self, self._tell)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watchdog.run())
+            await server.watch()
+            watching.cancel()
+        self._watchdog = None
+
+    async def successors(self) -> tuple[str, ...]:
+        return await self._leaving.successors()
+
+    @property
+    def is_complete_on_disk(self) -> bool:
+        """A server that is killed now comes back with all that it has acknowledged."""
+        return self._volume.seen(appendonly=self._volume.kept.appendonly).is_synced_always
 
     async def _follow(self, server: LivingServer) -> None:
         self._changes.see(server.info, self._volume.space())
@@ -301,6 +320,8 @@ class Pod:
     def why_not_ready(self) -> str | None:
         if self._server is None:
             return self._waits_for
+        if self._watchdog is not None and self._watchdog.finding:
+            return self._watchdog.finding
         return observer.why_not_ready(self._server.info) or None
 
     def metrics(self) -> str:

@@ -35,8 +35,13 @@ class LivingServer:
     ) -> None:
         self.process = process
         self._follow = follow
-        # What it said last; None when it does not answer.
+        # What it says; None when it does not answer. And what it said last.
         self.info: Mapping[str, str] | None = None
+        self.said: Mapping[str, str] | None = None
+        # How often it has answered, be it with a refusal.
+        self.answers = 0
+        # It was told to save its data and end, and may be silent meanwhile.
+        self.is_stopping = False
         # It has loaded its data and answered.
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
@@ -64,7 +69,7 @@ class LivingServer:
 
     async def look(self) -> None:
         try:
-            self.info = info.parse(await self.call("INFO", *SECTIONS))
+            self.info = self.said = info.parse(await self.call("INFO", *SECTIONS))
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))
@@ -83,11 +88,19 @@ class LivingServer:
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
+        try:
+            answer = await (await self._opened()).call(*words, limit=limit)
+        except Refused:
+            self.answers += 1
+            raise
+        self.answers += 1
+        return answer
+
+    async def _opened(self) -> Connection:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
                 self._connection = await Connection.open(self._socket, self._user, self._password)
-            connection = self._connection
-        return await connection.call(*words, limit=limit)
+            return self._connection
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
@@ -98,11 +111,13 @@ class LivingServer:
         """
         # One that loads its data stops too, but saves nothing.
         has_loaded = self.info is not None and self.info.get("loading") != "1"
+        self.is_stopping = True
         try:
             await self.call("SHUTDOWN", *how, limit=grace)
         except Ended:
             pass  # its way to say yes
         except (Refused, Silent) as error:
+            self.is_stopping = False
             log.warning("the server was not stopped: %s", error)
             return False
         try:

@@ -464,6 +464,7 @@ class Event(_message.Message):
         KIND_FENCED: _ClassVar[Event.Kind]
         KIND_CONFIG_CHANGED: _ClassVar[Event.Kind]
         KIND_READINESS_CHANGED: _ClassVar[Event.Kind]
+        KIND_SERVER_HUNG: _ClassVar[Event.Kind]
     KIND_UNSPECIFIED: Event.Kind
     KIND_SERVER_STARTED: Event.Kind
     KIND_SERVER_DIED: Event.Kind
@@ -475,6 +476,7 @@ class Event(_message.Message):
     KIND_FENCED: Event.Kind
     KIND_CONFIG_CHANGED: Event.Kind
     KIND_READINESS_CHANGED: Event.Kind
+    KIND_SERVER_HUNG: Event.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,87 @@
+"""What goes wrong and stays wrong for a while: the servers keep serving, and the status says what, where and what to do.
+
+`HARDSHIP_SECONDS=60` (`make chaos`) holds a server for so long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from devcluster.faults import Faults
+from tests.chaos.history import Recorder
+from tests.chaos.test_replicated import SPEC, Instance
+from tests.chaos.test_unplanned import ALWAYS
+from tests.chaos.workload import Workload
+from tests.e2e.conftest import Place
+
+SECONDS = float(os.environ.get("HARDSHIP_SECONDS", "15"))
+
+
+def pod_of(instance: Instance, node: str) -> str:
+    return f"{instance.place.namespace}/{node}-0"
+
+
+async def says(instance: Instance, *words: str, patience: float = 60) -> str:
+    """Waits until the message of the status holds all these; the message."""
+
+    def claim() -> bool:
+        return all(word in instance.status().get("message", "") for word in words)
+
+    await asyncio.to_thread(instance.place.eventually, claim, patience)
+    return str(instance.status()["message"])
+
+
+async def test_a_primary_that_hangs_is_ended_and_replaced_and_returns_as_a_replica(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        before = instance.primary
+        with load.during("SIGSTOP of the primary"):
+            begun = time.monotonic()
+            with await asyncio.to_thread(faults.pause, pod_of(instance, before), "valkey"):
+                await load.acknowledged(each=5, within=SECONDS + 15)
+                took = time.monotonic() - begun
+                await asyncio.sleep(max(0.0, SECONDS - took))
+        await instance.is_well()
+    verdict = await load.judge()
+    print(f"writes again after {took:.1f} s\n{verdict}")
+    last = instance.status()["lastFailover"]
+    assert (last["from"], last["reason"], instance.primary) == (before, "ServerDied", last["to"])
+    assert 10 <= took < 15
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
+    events = place.kubectl(
+        "get", "events", "--field-selector=reason=ServerHung", "--output=jsonpath={..note}"
+    )
+    assert "it is ended, so that" in events or "it is ended" in place.kubectl("get", "events")
+
+
+async def test_a_lone_server_that_hangs_is_ended_only_if_its_data_is_on_disk(
+    place: Place, faults: Faults
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make(replicas=1)
+    server = f"{instance.primary}-0"
+    place.valkey(server, "SET", "k", "v")
+    with await asyncio.to_thread(faults.pause, pod_of(instance, instance.primary), "valkey"):
+        message = await says(instance, "it is not ended, because nobody else has all its data")
+        assert "cache-0" in message
+        assert "kill -CONT" in message
+    await instance.is_well(1)
+    assert place.valkey(server, "GET", "k") == "v"
+    await instance.patch({"persistence": ALWAYS})
+    await instance.is_well(1)
+    started = place.valkey(server, "INFO", "server").split("run_id:")[1].split()[0]
+    assert place.valkey(server, "SET", "k", "w") == "OK"
+    await asyncio.sleep(2)  # the change of the log's mode is noted with the next look
+    await asyncio.to_thread(faults.pause, pod_of(instance, instance.primary), "valkey")
+    await asyncio.to_thread(place.eventually, lambda: instance.status()["state"] != "Ready", 30)
+    await instance.is_well(1)
+    assert place.valkey(server, "GET", "k") == "w"
+    assert started not in place.valkey(server, "INFO", "server")
