@@ -1,4 +1,4 @@
-"""What goes wrong and stays wrong for a while: the servers keep serving, and the status says what, where and what to do.
+"""What goes wrong and stays so for a while: servers keep serving, and the status says what, where and what to do.
 
 `HARDSHIP_SECONDS=60` (`make chaos`) holds a server for so long.
 """
@@ -85,3 +85,52 @@ async def test_a_lone_server_that_hangs_is_ended_only_if_its_data_is_on_disk(
     await instance.is_well(1)
     assert place.valkey(server, "GET", "k") == "w"
     assert started not in place.valkey(server, "INFO", "server")
+
+
+async def test_a_full_volume_is_named_and_heals_by_growing_without_a_failover(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make(persistence={**SPEC["persistence"], "aof": {"enabled": True}})
+    primary, epoch = instance.primary, instance.status()["primaryEpoch"]
+    claim = f"{primary}-data"
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        with (
+            load.during("a full volume"),
+            await asyncio.to_thread(faults.fill, f"{place.namespace}/{claim}"),
+        ):
+            message = await says(instance, f"{primary}: its volume {claim}", "is full", "refuses writes")
+            assert "grow spec.persistence.size" in message
+            status = instance.status()
+            assert (status["state"], status["reason"]) == ("Degraded", "DiskFull")
+            assert place.valkey(f"{primary}-0", "PING") == "PONG"
+            await asyncio.sleep(3)  # nobody is made primary for that
+            await instance.patch({"persistence": {"size": "128Mi"}})
+            await load.acknowledged(each=10, within=60)
+            await instance.is_well()
+    verdict = await load.judge()
+    print(message, verdict, sep="\n")
+    assert (instance.primary, instance.status()["primaryEpoch"]) == (primary, epoch)
+    assert verdict.clean, str(verdict)
+
+
+async def test_a_config_that_no_server_starts_with_stops_the_roll_and_going_back_heals_it(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        with load.during("a config that is refused"):
+            await instance.patch({"config": {"loadmodule": "/no/such/module.so"}})
+            message = await says(instance, "does not come up", "Can't load module from /no/such/module.so")
+            print(message)
+            status = instance.status()
+            assert (status["readyReplicas"], status["state"]) == (2, "Degraded")
+            await load.acknowledged(each=10)
+            await instance.patch({"config": None})
+            await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert verdict.clean, str(verdict)

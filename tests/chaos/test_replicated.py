@@ -42,7 +42,7 @@ class Instance:
 
     async def make(self, **more: Any) -> None:
         self.place.apply("Valkey", "cache", {**SPEC, **more})
-        await self.is_well()
+        await self.is_well(more.get("replicas", SPEC["replicas"]))
 
     async def is_well(self, replicas: int = 3, patience: float = 90) -> None:
         def claim() -> bool:

@@ -80,10 +80,14 @@ def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
         if not seen.service or all(node.pod is None or not node.pod.is_ready for node in seen.nodes):
             return State.INITIALIZING, Reason.INITIALIZING
         return State.DEGRADED, Reason.NO_PRIMARY
+    if sight.has_full_volume(primary):
+        return State.DEGRADED, Reason.DISK_FULL
     if step.doing is not None:
         return State.RECONCILING, Reason.IN_OPERATION
     if replicas_missing(seen):
         return State.DEGRADED, Reason.REPLICAS_MISSING
+    if any(map(sight.has_full_volume, seen.nodes)):
+        return State.DEGRADED, Reason.DISK_FULL
     return State.READY, Reason.ALL_NODES_HEALTHY
 
 

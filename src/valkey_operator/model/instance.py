@@ -47,6 +47,8 @@ class SeenServer:
     history: str = ""
     offset: int = 0
     keys: int = 0
+    # Of a primary: it has cut connections for which more waited than their buffer may hold.
+    has_cut_off: bool = False
 
     @property
     def has_data(self) -> bool:
@@ -67,6 +69,7 @@ class Said:
     # Since when this operator knows that the sidecar has noted this record, in seconds.
     noted_for: float = 0.0
     is_fenced: bool = False
+    volume_is_full: bool = False
 
 
 @dataclass(frozen=True)

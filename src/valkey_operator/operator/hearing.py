@@ -98,4 +98,5 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         (seen.record.epoch, seen.record.primary),
         (server.answers, server.role, server.version, server.is_loading),
         (server.replication.primary_address, server.replication.link_is_up),
+        (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )

@@ -41,7 +41,7 @@ def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
     )
 
 
-def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
+def disk(seen: gate.Disk, free_bytes: int, size_bytes: int, *, is_full: bool = False) -> contract.Disk:
     return contract.Disk(
         has_data=seen.has_data,
         was_stopped_cleanly=seen.was_stopped_cleanly,
@@ -51,6 +51,7 @@ def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
         offset=seen.offset,
         free_bytes=free_bytes,
         size_bytes=size_bytes,
+        is_full=is_full,
     )
 
 
@@ -89,6 +90,8 @@ def _replication(info: Info) -> contract.Replication:
         link_is_up=info.get("master_link_status") == "up",
         sync_in_progress=_yes(info, "master_sync_in_progress"),
         replicas=replicas,
+        full_syncs=_number(info, "sync_full"),
+        cut_off=_number(info, "client_output_buffer_limit_disconnections"),
     )
 
 

@@ -37,8 +37,11 @@ USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
 # Before a server is started again that has ended before it served.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+# So many times in a row: then its container ends once, so that its last words are in the pod's status.
+TOLD_AFTER = 2
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
+FAILED = "the server has ended before it served and is tried again; its log says why"
 HELD = gate.Closed(
     "a_node_has_one_pod", "another pod of this node holds its volume: waits until that one has ended"
 )
@@ -100,7 +103,7 @@ class Pod:
         log.info("the server runs as process %d", process.pid)
         if not self._volume.lock():  # one that ran before this sidecar: it is watched all the same
             log.error("another pod of this node holds the volume of the server that runs here")
-        self._waits_for = ""
+        self._waits_for = FAILED if self._failed_starts else ""
         self._is_gone.clear()
         password = (self._settings.users / "sidecar-password").read_text().strip()
         socket = self._settings.run / files.SOCKET
@@ -136,6 +139,8 @@ class Pod:
         return self._volume.seen(appendonly=self._volume.kept.appendonly).is_synced_always
 
     async def _follow(self, server: LivingServer) -> None:
+        if server.info is not None:
+            self._waits_for = ""
         self._changes.see(server.info, self._volume.space())
         self._changes.see_readiness(self.why_not_ready() or "")
         if server.info is not None:
@@ -163,6 +168,10 @@ class Pod:
         self._is_asked, self._waits_for, told = True, "the gate asks the other members", ""
         try:
             await self._pause()
+            if self._failed_starts == TOLD_AFTER:
+                self._failed_starts += 1  # once only: the kubelet waits longer each time
+                visitor.send_away()
+                return None
             while isinstance(verdict := self._verdict(start := await self._start()), gate.Closed):
                 self._waits_for = str(verdict)
                 if verdict.reason != told:
@@ -180,8 +189,7 @@ class Pod:
         """A server that ends before it has served is not started again and again without a pause."""
         if self._failed_starts:
             pause = min(FIRST_PAUSE * 2.0 ** (self._failed_starts - 1), LONGEST_PAUSE)
-            times = "once" if self._failed_starts == 1 else f"{self._failed_starts} times"
-            self._waits_for = f"the server has ended {times} before it served; its log says why"
+            self._waits_for = FAILED
             log.warning("%s; again in %.1f s", self._waits_for, pause)
             await asyncio.sleep(pause)
 
@@ -320,9 +328,8 @@ class Pod:
     def why_not_ready(self) -> str | None:
         if self._server is None:
             return self._waits_for
-        if self._watchdog is not None and self._watchdog.finding:
-            return self._watchdog.finding
-        return observer.why_not_ready(self._server.info) or None
+        finding = self._watchdog.finding if self._watchdog is not None else ""
+        return finding or self._waits_for or observer.why_not_ready(self._server.info) or None
 
     def metrics(self) -> str:
         server = self._server
@@ -357,7 +364,9 @@ class Pod:
             gate=gate_seen,
             record=observer.record(self.record),
             disk=observer.disk(
-                self._volume.seen(appendonly=self._wanted().appendonly), *self._volume.space()
+                self._volume.seen(appendonly=self._wanted().appendonly),
+                *self._volume.space(),
+                is_full=self._changes.is_full,
             ),
             fingerprints=self._fingerprints(),
             configuration=contract.Configuration(

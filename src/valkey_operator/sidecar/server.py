@@ -20,7 +20,7 @@ EAGER = 0.02
 AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
 GOODBYE = 10.0
-SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
+SECTIONS = ("server", "clients", "memory", "persistence", "stats", "replication", "keyspace")
 log = logging.getLogger(__name__)
 
 # What is done beside each look at a server that answers.
