@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from pathlib import Path
 
 from devcluster.faults import Faults
 from tests.chaos.history import Recorder
-from tests.chaos.test_replicated import SPEC, Instance
-from tests.chaos.test_unplanned import ALWAYS
+from tests.chaos.test_replicated import PORT, SPEC, Instance
+from tests.chaos.test_unplanned import ALWAYS, NODES
+from tests.chaos.wire import OPEN, Address, Wire
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
 
@@ -134,3 +136,76 @@ async def test_a_config_that_no_server_starts_with_stops_the_roll_and_going_back
     verdict = await load.judge()
     print(verdict)
     assert verdict.clean, str(verdict)
+
+
+async def test_a_deleted_secret_is_made_again_and_nobody_notices(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    """Users, an identity, the authority behind it, the address for clients; and a pod that starts meanwhile."""
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    names = ("cache-system-users", "cache-0-mtls", "cache-mtls-ca", "cache-connection")
+    before = {name: place.get("secret", name)["metadata"]["uid"] for name in names}
+    epoch = instance.status()["primaryEpoch"]
+
+    def are_there_again() -> bool:
+        found = json.loads(place.kubectl("get", "secrets", "--output=json"))["items"]
+        there = {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
+        return all(there.get(name) not in (None, before[name]) for name in names)
+
+    async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02) as load:
+        await load.acknowledged(each=10)
+        with load.during("Secrets are deleted"):
+            await asyncio.to_thread(place.kubectl, "delete", "secret", *names)
+            await asyncio.to_thread(place.eventually, are_there_again, 30)
+            replica = next(name for name in ("cache-2-0", "cache-1-0") if name != f"{instance.primary}-0")
+            await asyncio.to_thread(place.kubectl, "delete", "pod", replica)
+            await asyncio.sleep(1)
+            await instance.is_well()
+            # A sidecar that starts again has the new Secret, beside a server that may have the old one.
+            for node in NODES:
+                await asyncio.to_thread(faults.kill, pod_of(instance, node), "sidecar")
+            await asyncio.sleep(2)
+            await instance.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert verdict.clean, str(verdict)
+    assert instance.status()["primaryEpoch"] == epoch
+
+
+TINY = {"client-output-buffer-limit": "replica 16kb 16kb 0", "repl-backlog-size": "16kb"}
+
+
+async def flood(address: Address) -> None:
+    """Each of these values is more than a replica's buffer may hold."""
+    wire = await Wire.open(address, OPEN)
+    async with wire:
+        while True:
+            await wire.call("SET", "large", "x" * 200_000)
+            await asyncio.sleep(0.02)
+
+
+async def test_a_replica_that_can_never_sync_is_named_and_holds_a_roll(place: Place, faults: Faults) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make(config=TINY)
+    primary = instance.primary
+    address = Address(place.get("service", "cache")["spec"]["clusterIP"], PORT)
+    flooding = asyncio.create_task(flood(address))
+    try:
+        message = await says(instance, f"{primary} has cut off replicas", "raise client-output-buffer-limit")
+        print(message)
+        before = {node: place.get("pod", f"{node}-0")["metadata"]["uid"] for node in NODES}
+        await instance.patch({"config": {"databases": "33"}})
+        await asyncio.sleep(10)
+        after = {node: place.get("pod", f"{node}-0")["metadata"]["uid"] for node in NODES}
+        assert sum(before[node] != after[node] for node in NODES) <= 1, "a roll went on past it"
+        assert after[primary] == before[primary] == place.get("pod", f"{primary}-0")["metadata"]["uid"]
+        assert not flooding.done(), "the primary did not keep serving"
+        await instance.patch({"config": dict.fromkeys(TINY)})
+        await asyncio.sleep(1)
+    finally:
+        flooding.cancel()
+        await asyncio.wait({flooding})
+    await instance.is_well()
+    for node in NODES:
+        assert place.valkey(f"{node}-0", "CONFIG", "GET", "databases").split()[-1] == "33"

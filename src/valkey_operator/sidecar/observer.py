@@ -73,8 +73,15 @@ def why_not_ready(info: Info | None) -> str:
     if _yes(info, "loading"):
         return f"the server is loading its data, {info.get('loading_loaded_perc', '0')} %"
     if info.get("role") == "slave" and info.get("master_link_status") != "up":
-        return "the replica is not in sync with its primary"
+        return _why_out_of_sync(info)
     return ""
+
+
+def _why_out_of_sync(info: Info) -> str:
+    primary = info.get("master_host", "").partition(".")[0]
+    if _yes(info, "master_sync_in_progress"):
+        return f"the replica copies the data of its primary {primary}"
+    return f"the replica has no connection to its primary {primary}: see the logs of both, and the network between"
 
 
 def _replication(info: Info) -> contract.Replication:

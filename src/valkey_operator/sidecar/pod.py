@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -31,7 +32,7 @@ from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
-from valkey_operator.valkey.connection import Refused, Silent
+from valkey_operator.valkey.connection import Ended, Refused, Silent
 
 USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
@@ -105,10 +106,11 @@ class Pod:
             log.error("another pod of this node holds the volume of the server that runs here")
         self._waits_for = FAILED if self._failed_starts else ""
         self._is_gone.clear()
-        password = (self._settings.users / "sidecar-password").read_text().strip()
         socket = self._settings.run / files.SOCKET
         self._config = LiveConfig(self._settings)
-        self._server = LivingServer(process, socket, USER, password, self._follow)
+        self._server = LivingServer(
+            process, socket, USER, lambda: files.passwords(self._settings), self._follow
+        )
         self._fence = Fence(self._server, self.directive)
         self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
@@ -153,6 +155,8 @@ class Pod:
             await self.fence.look()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
+            if files.has_other_users(self._settings):
+                await self.load_users()
             in_force = files.kept(self._config.directives)
             await self._log_mode.follow(server, in_force, synced_always=self._config.is_synced_always)
             changed = await self._config.follow(server)
@@ -397,11 +401,14 @@ class Pod:
     def address_of(self, node: str) -> tuple[str, int]:
         return self._settings.server_of(node)
 
-    def write_users(self) -> None:
+    async def load_users(self) -> None:
+        """Those that are mounted. The server ends connections of users that are others now, perhaps this one too."""
+        assert self._server is not None
         files.write_users(self._settings)
-
-    def note_users(self) -> None:
+        with contextlib.suppress(Ended):
+            await self._server.call("ACL", "LOAD")
         files.note_users(self._settings)
+        log.info("the server has the users that are mounted now")
 
     def directive(self, name: str, otherwise: str) -> str:
         """What the rendered configuration says."""

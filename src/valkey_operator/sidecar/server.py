@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,12 @@ class LivingServer:
     """One run of the server, from its start to its end."""
 
     def __init__(
-        self, process: ServerProcess, socket: Path, user: str, password: str, follow: Follow | None = None
+        self,
+        process: ServerProcess,
+        socket: Path,
+        user: str,
+        passwords: Callable[[], Sequence[str]],
+        follow: Follow | None = None,
     ) -> None:
         self.process = process
         self._follow = follow
@@ -46,7 +52,7 @@ class LivingServer:
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
-        self._socket, self._user, self._password = socket, user, password
+        self._socket, self._user, self._passwords = socket, user, passwords
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._is_listed = False
@@ -99,8 +105,15 @@ class LivingServer:
     async def _opened(self) -> Connection:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await Connection.open(self._socket, self._user, self._password)
+                self._connection = await self._open()
             return self._connection
+
+    async def _open(self) -> Connection:
+        *others, last = self._passwords() or [""]
+        for password in others:
+            with contextlib.suppress(Refused):
+                return await Connection.open(self._socket, self._user, password)
+        return await Connection.open(self._socket, self._user, last)
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
