@@ -83,7 +83,7 @@ def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
         return State.DEGRADED, Reason.NO_PRIMARY
     if sight.has_full_volume(primary):
         return State.DEGRADED, Reason.DISK_FULL
-    if step.doing is not None:
+    if step.doing is not None or any(node.is_behind for node in seen.nodes):
         return State.RECONCILING, Reason.IN_OPERATION
     if replicas_missing(seen):
         return State.DEGRADED, Reason.REPLICAS_MISSING

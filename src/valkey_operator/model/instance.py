@@ -134,6 +134,8 @@ class SeenNode:
     last_up: LastWord | None = None
     # Why it needs a restart; empty when it does not.
     needs_restart: str = ""
+    # What is asked of it now was not brought to its pod yet, so nobody knows what that needs.
+    is_behind: bool = False
 
     @property
     def server(self) -> SeenServer | None:

@@ -96,7 +96,7 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         seen.gate.waits_for,
         seen.fingerprints.SerializeToString(deterministic=True),
         (seen.record.epoch, seen.record.primary),
-        (server.answers, server.role, server.version, server.is_loading),
+        (server.answers, server.role, server.version, server.is_loading, server.memory.max_bytes),
         (server.replication.primary_address, server.replication.link_is_up),
         (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )

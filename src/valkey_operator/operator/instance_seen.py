@@ -81,12 +81,9 @@ class Sight:
         name = node.metadata.name
         said = self._said(node, pod, known)
         heard = known.heard_at
+        is_behind = node.status.get("observedGeneration") != node.metadata.generation
         # What is said there of an older spec, or of the pod before, is no reason to restart this one.
-        is_told = (
-            node.status.get("observedGeneration") == node.metadata.generation
-            and pod is not None
-            and node.status.get("podUID") == pod.metadata.uid
-        )
+        is_told = not is_behind and pod is not None and node.status.get("podUID") == pod.metadata.uid
         return SeenNode(
             name,
             _index(name),
@@ -104,6 +101,7 @@ class Sight:
             was_in_sync=self._was_in_sync(node, known, primary),
             last_up=_last_word(known, now),
             needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
+            is_behind=is_behind,
         )
 
     def _may_have_a_twin(self, node: Custom, pod: Pod | None, known: Remembered) -> bool:

@@ -164,6 +164,7 @@ class Pod:
             log.warning("the configuration was not followed: %s", error)
             return
         if changed:
+            await server.look()  # what is told with it must not be from before the change
             waiting = ", ".join(self._config.needs_restart) or self._config.refused or "all is in force"
             self._tell(contract.Event.KIND_CONFIG_CHANGED, waiting)
 
