@@ -123,6 +123,17 @@ async def scaling(instance: Instance) -> None:
     await instance.is_well(3)
 
 
+async def a_volume_grows(instance: Instance) -> None:
+    await instance.patch({"persistence": {"size": "96Mi"}})
+
+    def claim() -> bool:
+        claims = json.loads(instance.place.kubectl("get", "persistentvolumeclaims", "--output=json"))["items"]
+        return {each["status"]["capacity"]["storage"] for each in claims} == {"96Mi"}
+
+    await asyncio.to_thread(instance.place.eventually, claim)
+    await instance.is_well()
+
+
 async def other_resources(instance: Instance) -> None:
     await instance.patch({"resources": {"limits": {"memory": "256Mi"}, "requests": {"memory": "64Mi"}}})
     await asyncio.sleep(3)
@@ -147,6 +158,7 @@ PLANNED = [
     Work(an_upgrade, begins_with="8.1"),
     Work(scaling),
     Work(other_resources),
+    Work(a_volume_grows),
     Work(switchover, operator_dies=True),
     Work(a_roll, operator_dies=True),
 ]
