@@ -43,7 +43,7 @@ class Instance:
 
     async def make(self, **more: Any) -> None:
         self.place.apply("Valkey", "cache", {**SPEC, **more})
-        await self.is_well()
+        await self.is_well(more.get("replicas", SPEC["replicas"]))
 
     async def is_well(self, replicas: int = 3, patience: float = 90) -> None:
         def claim() -> bool:
@@ -126,6 +126,17 @@ async def scaling(instance: Instance) -> None:
     await instance.is_well(3)
 
 
+async def a_volume_grows(instance: Instance) -> None:
+    await instance.patch({"persistence": {"size": "96Mi"}})
+
+    def claim() -> bool:
+        claims = json.loads(instance.place.kubectl("get", "persistentvolumeclaims", "--output=json"))["items"]
+        return {each["status"]["capacity"]["storage"] for each in claims} == {"96Mi"}
+
+    await asyncio.to_thread(instance.place.eventually, claim)
+    await instance.is_well()
+
+
 async def other_resources(instance: Instance) -> None:
     await instance.patch({"resources": {"limits": {"memory": "256Mi"}, "requests": {"memory": "64Mi"}}})
     await asyncio.sleep(3)
@@ -148,6 +159,7 @@ PLANNED = [
     Work(an_upgrade, begins_with="8.1"),
     Work(scaling),
     Work(other_resources),
+    Work(a_volume_grows),
 ]
 
 

@@ -202,7 +202,7 @@ class TestRoll:
         found = planned(rolling(A, B, c=bad, promotable=(B,)))
         assert not found.actions
         assert guards(found) == {"the_first_pod_of_a_roll_came_back"}
-        assert "ImagePullBackOff" in found.report.message
+        assert "v-2 does not come up, so nothing else is restarted" in found.report.message
 
     def test_and_goes_back_with_the_pod_that_failed(self) -> None:
         bad = node(C, None, pod=SeenPod(is_ready=False, fault="ImagePullBackOff"))

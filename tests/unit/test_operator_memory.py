@@ -81,6 +81,17 @@ def test_a_broken_link_speaks_against_a_replica_only_while_the_primary_lives() -
     assert memory.of(B).in_sync is False
 
 
+def test_a_link_to_a_primary_that_hangs_speaks_against_nobody() -> None:
+    memory, clock = remembering()
+    memory.hear(A, None, observation(), ())
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True), ())
+    clock.time += 11
+    silent = contract.Observation(pod_uid="u", server=contract.Server(answers=False))
+    memory.hear(A, None, silent, ())
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=False), ())
+    assert memory.of(B).in_sync is True
+
+
 def test_a_new_run_of_a_server_was_not_in_sync_yet() -> None:
     memory, _ = remembering()
     memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True), ())

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import ManagedMetadata, Metadata
 from valkey_operator.operator.node import current_pod
-from valkey_operator.operator.node_status import Findings, status
-from valkey_operator.operator.seen import Custom, Pod, PodCondition, PodStatus
+from valkey_operator.operator.node_status import Findings, full_volume, status
+from valkey_operator.operator.seen import (
+    ContainerState,
+    ContainerStatus,
+    Custom,
+    Pod,
+    PodCondition,
+    PodStatus,
+    Terminated,
+    Waiting,
+)
 
 
 def node(**known: Any) -> Custom:
@@ -98,3 +108,57 @@ def test_the_operator_stays_with_the_first_pod_until_it_is_gone() -> None:
     assert current_pod(node(podUID="u1"), [second]) is second
     assert current_pod(node(), [first, second]) is second
     assert current_pod(node(), [pod("u2"), pod("u3")]) is None
+
+
+LOG = """\
+12:C 15 Nov 2026 18:12:01.123 * oO0OoO0OoO0Oo Valkey is starting oO0OoO0OoO0Oo
+12:M 15 Nov 2026 18:12:01.130 # Can't load module from /no.so: server aborting
+"""
+WRONG = """\
+12:C 15 Nov 2026 18:12:01.123 * oO0OoO0OoO0Oo Valkey is starting oO0OoO0OoO0Oo
+
+*** FATAL CONFIG FILE ERROR (Version 9.1.0) ***
+Reading the configuration file, at line 3
+>>> 'port no-number'
+argument couldn't be parsed into an integer
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", ""),
+        (LOG, "Can't load module from /no.so: server aborting"),
+        (
+            WRONG,
+            "FATAL CONFIG FILE ERROR (Version 9.1.0) *** Reading the configuration file, at line 3 "
+            ">>> 'port no-number' argument couldn't be parsed into an integer",
+        ),
+    ],
+)
+def test_the_last_words_of_a_server_that_does_not_start(log: str, words: str) -> None:
+    ended = ContainerState(terminated=Terminated("Error", log))
+    found = replace(
+        pod(ready=False).status, container_statuses=(ContainerStatus("valkey", last_state=ended),)
+    )
+    assert Pod(Metadata(name="demo-0-0"), status=found).last_words == words
+
+
+def test_a_container_that_was_out_of_memory_says_so() -> None:
+    state = ContainerState(Waiting("CrashLoopBackOff", "back-off 10s"))
+    ended = ContainerState(terminated=Terminated("OOMKilled"))
+    found = PodStatus(container_statuses=(ContainerStatus("valkey", state=state, last_state=ended),))
+    assert Pod(Metadata(name="demo-0-0"), status=found).fault == (
+        "container valkey waits: CrashLoopBackOff back-off 10s (last time: OOMKilled)"
+    )
+
+
+def test_a_full_volume_is_named_with_what_to_do() -> None:
+    asked = Custom(ManagedMetadata(name="demo-0"), {"persistence": {"enabled": True}}, {})
+    seen = observation(disk=contract.Disk(is_full=True, size_bytes=60 << 20))
+    assert full_volume(asked, seen) == "its volume demo-0-data of 60 MiB is full: grow spec.persistence.size"
+    seen.server.persistence.last_write_failed = True
+    assert "cannot save its data, so that a primary refuses writes" in full_volume(asked, seen)
+    assert full_volume(node(), seen).startswith("the disk of its machine is full")
+    seen.disk.is_full = False
+    assert full_volume(asked, seen) == ""

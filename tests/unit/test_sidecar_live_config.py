@@ -269,3 +269,18 @@ def test_a_line_is_read_as_the_server_reads_it(line: str, directive: tuple[str, 
 def test_the_last_of_a_name_counts_but_each_module_for_itself() -> None:
     text = "hz 1\nloadmodule a.so x\nhz 2\nloadmodule b.so\n"
     assert config_file.parse(text) == {"hz": "2", "loadmodule": "a.so x\nb.so"}
+
+
+async def test_what_needed_a_restart_and_is_taken_back_needs_none_and_is_told(folder: Path) -> None:
+    async with running(folder, "9.1", BASE) as node:
+        wrong = node.mount(BASE + "loadmodule /no/such/module.so\n")
+        await eventually(lambda: list(node.pod.observe().configuration.needs_restart) == ["loadmodule"], 10)
+        assert node.pod.observe().configuration.mounted == wrong
+        told = node.told.count("KIND_CONFIG_CHANGED")
+        back = node.mount(BASE)
+        # Until the sidecar has looked at it, it speaks of what it has looked at.
+        seen = node.pod.observe().configuration
+        assert (seen.mounted, list(seen.needs_restart)) == (wrong, ["loadmodule"])
+        await eventually(lambda: node.pod.observe().configuration.mounted == back, 10)
+        assert not node.pod.observe().configuration.needs_restart
+        assert node.told.count("KIND_CONFIG_CHANGED") == told + 1

@@ -50,10 +50,7 @@ async def running(
     prepare(place)
     with (place.config / "valkey.conf").open("a") as file:
         file.write(more)
-    script = ENTRY_POINT.replace("/run/valkey", str(place.run)).replace("cd /data", f"cd {place.data}")
-    script = script.replace("exec valkey-server", f"exec {shlex.join(server_command())}")
-    quiet = asyncio.subprocess.DEVNULL
-    server = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=quiet, stderr=quiet)
+    server = await entry_point(place)
     program = (sys.executable, "-m", "tests.sidecar_program", str(folder), operator_address)
     sidecar = await asyncio.create_subprocess_exec(*program)
     try:
@@ -63,6 +60,13 @@ async def running(
             if process.returncode is None:
                 process.terminate()
             await process.wait()
+
+
+async def entry_point(place: SidecarSettings) -> Process:
+    script = ENTRY_POINT.replace("/run/valkey", str(place.run)).replace("cd /data", f"cd {place.data}")
+    script = script.replace("exec valkey-server", f"exec {shlex.join(server_command())}")
+    quiet = asyncio.subprocess.DEVNULL
+    return await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=quiet, stderr=quiet)
 
 
 def kill_server(place: SidecarSettings) -> None:
@@ -146,8 +150,14 @@ async def test_a_server_that_was_killed_is_there_again_at_once(leader: Operator,
 async def test_a_server_that_cannot_start_is_tried_less_and_less_often(
     leader: Operator, tmp_path: Path
 ) -> None:
-    async with running(tmp_path, str(leader.address), "port no-number") as (_, _, _):
+    async with running(tmp_path, str(leader.address), "port no-number") as (server, _, place):
+        # Once it ends with an error, so that the kubelet shows what the server said; then it is started again.
+        assert await asyncio.wait_for(server.wait(), 30) == 1
+        again = await entry_point(place)
         await eventually(lambda: kinds(leader).count(Kind.KIND_SERVER_DIED) == 3, 30)
+        assert again.returncode is None
+        again.terminate()
+        await again.wait()
         times = [event.at for event in leader.events if event.kind == Kind.KIND_SERVER_STARTED]
     first, second = (later - earlier for earlier, later in itertools.pairwise(times))
     assert second > first > 400

@@ -51,7 +51,9 @@ def test_a_replica_out_of_sync_is_not_ready() -> None:
     seen = observer.server(REPLICA)
     assert seen.role == contract.ROLE_REPLICA
     assert seen.replication.primary_address == "a.ns.svc:6379"
-    assert observer.why_not_ready(REPLICA) == "the replica is not in sync with its primary"
+    assert observer.why_not_ready(REPLICA).startswith("the replica has no connection to its primary a: ")
+    copying = {**REPLICA, "master_sync_in_progress": "1"}
+    assert observer.why_not_ready(copying) == "the replica copies the data of its primary a"
     assert observer.why_not_ready({**REPLICA, "master_link_status": "up"}) == ""
 
 

@@ -89,10 +89,10 @@ class Pod:
     def address_of(self, node: str) -> tuple[str, int]:
         return f"{node}.ns.svc", 6379
 
-    def write_users(self) -> None:
+    async def load_users(self) -> None:
+        assert self.server is not None
         self.done.append("users")
-
-    def note_users(self) -> None:
+        await self.server.call("ACL", "LOAD")
         self.done.append("users noted")
 
     def directive(self, name: str, otherwise: str) -> str:

@@ -36,7 +36,7 @@ async def living(folder: Path, treat: Treat | None) -> AsyncIterator[LivingServe
 
     socket = folder / "s"
     listening = await asyncio.start_unix_server(answer, str(socket)) if treat else None
-    made = LivingServer(process, socket, "", "")
+    made = LivingServer(process, socket, "", list)
     try:
         yield made
     finally:
@@ -93,7 +93,7 @@ async def real(folder: Path, version: str, *options: str) -> AsyncIterator[Livin
     )
     process = ServerProcess.hold(program.pid)
     assert process is not None
-    made = LivingServer(process, folder / "s", "", "")
+    made = LivingServer(process, folder / "s", "", list)
     try:
         async with asyncio.timeout(20):
             while made.info is None or made.info.get("loading") == "1":
@@ -155,7 +155,7 @@ async def test_a_server_that_loads_its_data_saves_nothing_when_it_stops(tmp_path
     )  # fmt: skip
     process = ServerProcess.hold(program.pid)
     assert process is not None
-    loading = LivingServer(process, tmp_path / "s", "", "")
+    loading = LivingServer(process, tmp_path / "s", "", list)
     try:
         async with asyncio.timeout(10):
             while loading.info is None:

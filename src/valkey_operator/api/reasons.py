@@ -60,6 +60,7 @@ class Reason(Word):
     SUSPENDING = "Suspending", "replicas is 0: its pods are being stopped, the primary last"
     NO_PRIMARY = "NoPrimary", "no server is primary, so nobody can write"
     REPLICAS_MISSING = "ReplicasMissing", "the primary serves, and a replica is missing or not in sync"
+    DISK_FULL = "DiskFull", "a volume is full, and a server that cannot save its data refuses writes"
     IN_OPERATION = "InOperation", "it serves, and is being changed"
     ALL_REPLICAS_FOLLOW = "AllReplicasFollow", "every replica is in sync with the primary"
     UNBOUND = "Unbound", "it was taken out of the operator's hands"

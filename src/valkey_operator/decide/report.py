@@ -49,7 +49,8 @@ class Report:
 
 def report(seen: SeenInstance, step: Step) -> Report:
     state, reason = _state(seen, step)
-    said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
+    said = [reason.sentence, *_cut_off(seen)]
+    said += [*(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
     message = "; ".join(dict.fromkeys(said))[:LONGEST]
     nodes = tuple(NodeReport(node.name, _role(node), _is_ready(node)) for node in seen.nodes)
     return Report(
@@ -80,10 +81,14 @@ def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
         if not seen.service or all(node.pod is None or not node.pod.is_ready for node in seen.nodes):
             return State.INITIALIZING, Reason.INITIALIZING
         return State.DEGRADED, Reason.NO_PRIMARY
-    if step.doing is not None:
+    if sight.has_full_volume(primary):
+        return State.DEGRADED, Reason.DISK_FULL
+    if step.doing is not None or any(node.is_behind for node in seen.nodes):
         return State.RECONCILING, Reason.IN_OPERATION
     if replicas_missing(seen):
         return State.DEGRADED, Reason.REPLICAS_MISSING
+    if any(map(sight.has_full_volume, seen.nodes)):
+        return State.DEGRADED, Reason.DISK_FULL
     return State.READY, Reason.ALL_NODES_HEALTHY
 
 
@@ -92,6 +97,17 @@ def replicas_missing(seen: SeenInstance) -> list[str]:
     wanted = {f"{seen.name}-{index}" for index in range(seen.wish.replicas)} - {seen.record.primary}
     well = {node.name for node in seen.nodes if not sight.is_away(node, seen.record.primary)}
     return sorted(wanted - well)
+
+
+def _cut_off(seen: SeenInstance) -> list[str]:
+    """A replica that begins to copy again and again, because the primary ends its connection each time."""
+    primary, missing = seen.node(seen.record.primary), replicas_missing(seen)
+    if not missing or primary is None or primary.server is None or not primary.server.has_cut_off:
+        return []
+    return [
+        f"{primary.name} has cut off replicas that fell behind: if {', '.join(missing)} never gets in sync, raise "
+        "client-output-buffer-limit (replica) and repl-backlog-size in spec.config"
+    ]
 
 
 def _conditions(seen: SeenInstance, state: State, reason: Reason, message: str) -> tuple[Condition, ...]:

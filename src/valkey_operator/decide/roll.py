@@ -66,8 +66,7 @@ def the_first_pod_of_a_roll_came_back(seen: SeenInstance, node: SeenNode, _prima
     if not failing or _is_failing(node):
         return ""
     first = min(failing, key=lambda each: each.index)
-    fault = first.pod.fault if first.pod is not None else ""
-    return f"{first.name} does not come up, so nothing else is restarted: {fault}"
+    return f"{first.name} does not come up, so nothing else is restarted"
 
 
 def only_one_pod_is_away_at_a_time(seen: SeenInstance, node: SeenNode, primary: SeenNode) -> str:

@@ -96,6 +96,10 @@ def holds_data(node: SeenNode) -> bool:
     return node.server.has_data if node.server is not None else node.said.disk.has_data
 
 
+def has_full_volume(node: SeenNode) -> bool:
+    return node.said is not None and node.said.volume_is_full
+
+
 def index_of(name: str) -> int:
     return int(name.rpartition("-")[2])
 

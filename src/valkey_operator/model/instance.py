@@ -49,6 +49,8 @@ class SeenServer:
     keys: int = 0
     # For how many seconds nothing came through the link.
     silent_for: int = 0
+    # Of a primary: it has cut connections for which more waited than their buffer may hold.
+    has_cut_off: bool = False
 
     @property
     def has_data(self) -> bool:
@@ -69,6 +71,7 @@ class Said:
     # Since when this operator knows that the sidecar has noted this record, in seconds.
     noted_for: float = 0.0
     is_fenced: bool = False
+    volume_is_full: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class SeenNode:
     last_up: LastWord | None = None
     # Why it needs a restart; empty when it does not.
     needs_restart: str = ""
+    # What is asked of it now was not brought to its pod yet, so nobody knows what that needs.
+    is_behind: bool = False
 
     @property
     def server(self) -> SeenServer | None:

@@ -14,8 +14,14 @@ from valkey_operator.operator.calls import identity_of
 from valkey_operator.operator.heartbeats import CurrentPod, Grant, Leadership
 from valkey_operator.operator.node import is_managed
 from valkey_operator.operator.observations import Events
+from valkey_operator.operator.seen import VALKEY_NODES
 from valkey_operator.operator.world import BY_NODE, World
 
+WORTH_AN_EVENT = {
+    contract.Event.KIND_SERVER_HUNG: "ServerHung",
+    contract.Event.KIND_DISK_FULL: "DiskFull",
+    contract.Event.KIND_FENCED: "Fenced",
+}
 log = logging.getLogger(__name__)
 
 
@@ -62,9 +68,18 @@ class Hearing:
     ) -> None:
         for event in events:
             log.info("%s: %s %s", key, contract.Event.Kind.Name(event.kind), event.message)
+            self._pass_on(key, event)
         if events or before is None or _news(before) != _news(after):
             for wake in self._wake:
                 wake(key)
+
+    def _pass_on(self, key: Key, event: contract.Event) -> None:
+        """What a person must know is an Event of the node."""
+        node, reason = self._world.caches.nodes.store.get(key), WORTH_AN_EVENT.get(event.kind)
+        if node is not None and reason is not None and event.message:
+            self._world.recorder.event(
+                (VALKEY_NODES, node.metadata), reason, event.message, type="Warning", action="Watch"
+            )
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None and before is not None:
@@ -81,6 +96,7 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         seen.gate.waits_for,
         seen.fingerprints.SerializeToString(deterministic=True),
         (seen.record.epoch, seen.record.primary),
-        (server.answers, server.role, server.version, server.is_loading),
+        (server.answers, server.role, server.version, server.is_loading, server.memory.max_bytes),
         (server.replication.primary_address, server.replication.link_is_up),
+        (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )

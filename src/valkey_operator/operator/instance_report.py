@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -53,7 +54,7 @@ def status(
         "reason": report.reason,
         "message": message[:LONGEST],
         "observedGeneration": generation,
-        "conditions": conditions(item.status, report.conditions, generation, now),
+        "conditions": conditions(item.status, _with_all(report, message), generation, now),
         "selector": f"{marks.CLUSTER}={deployment.name}",
         "totalReplicas": report.total,
         "readyReplicas": report.ready,
@@ -66,6 +67,14 @@ def status(
         after["next"] = [_next(each.action, each.why, each.refused_by) for each in report.next]
     answer = _refused_switchover(item, found)
     return after | ({"lastSwitchover": answer} if answer else {})
+
+
+def _with_all(report: Report, message: str) -> list[Condition]:
+    """Those that repeat the message say all of it."""
+    return [
+        replace(each, message=message) if each.message == report.message else each
+        for each in report.conditions
+    ]
 
 
 def _records(item: Custom) -> dict[str, Any]:

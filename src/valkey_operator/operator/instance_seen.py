@@ -28,13 +28,12 @@ from valkey_operator.model.instance import (
 from valkey_operator.model.times import read
 from valkey_operator.operator.memory import Memory, Remembered
 from valkey_operator.operator.node import current_pod
+from valkey_operator.operator.node_status import FAILED_START
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
 
 ALLOW_DATA_LOSS = "valkey.io/allow-data-loss"
-# In what a sidecar says of a server that ends again and again; see `sidecar.pod`.
-FAILED_START = "before it served"
 Answered = Mapping[str, bool]
 
 
@@ -82,7 +81,9 @@ class Sight:
         name = node.metadata.name
         said = self._said(node, pod, known)
         heard = known.heard_at
-        is_told = node.status.get("observedGeneration") == node.metadata.generation
+        is_behind = node.status.get("observedGeneration") != node.metadata.generation
+        # What is said there of an older spec, or of the pod before, is no reason to restart this one.
+        is_told = not is_behind and pod is not None and node.status.get("podUID") == pod.metadata.uid
         return SeenNode(
             name,
             _index(name),
@@ -101,6 +102,7 @@ class Sight:
             was_in_sync=self._was_in_sync(node, known, primary),
             last_up=_last_word(known, now),
             needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
+            is_behind=is_behind,
         )
 
     def _may_have_a_twin(self, node: Custom, pod: Pod | None, known: Remembered) -> bool:
@@ -129,6 +131,7 @@ class Sight:
             Record(seen.record.epoch, seen.record.primary),
             now - known.noted_at.get(seen.record.epoch, now),
             seen.is_fenced,
+            seen.disk.is_full,
         )
 
     def _pod(self, pod: Pod | None, known: Remembered, said: Said | None) -> SeenPod | None:
@@ -146,7 +149,7 @@ class Sight:
             is_placed,
             0.0 if known.unplaced_since is None else now - known.unplaced_since,
             has_run=pod.status.phase not in ("", "Pending"),
-            fault=pod.fault or _failed_start(said),
+            fault=pod.fault or _failed_start(said, pod.last_words),
         )
 
     def _has_volume(self, node: Custom) -> bool:
@@ -218,6 +221,7 @@ def _server(seen: contract.Server) -> SeenServer:
         link.offset,
         seen.keys,
         link.silent_seconds,
+        link.cut_off > 0,
     )
 
 
@@ -228,9 +232,11 @@ def _disk(seen: contract.Disk) -> Disk:
     )  # fmt: skip
 
 
-def _failed_start(said: Said | None) -> str:
-    """The sidecar's word on a server that ends before it serves."""
-    return said.gate_waits_for if said is not None and FAILED_START in said.gate_waits_for else ""
+def _failed_start(said: Said | None, last_words: str) -> str:
+    """The sidecar's word on a server that ends before it serves, and what the server itself said last."""
+    if said is None or FAILED_START not in said.gate_waits_for:
+        return ""
+    return f"{said.gate_waits_for}: {last_words}" if last_words else said.gate_waits_for
 
 
 def _index(name: str) -> int:

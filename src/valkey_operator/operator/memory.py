@@ -101,6 +101,7 @@ class Memory:
             known.in_sync = False
 
     def _lives(self, primary: Key) -> bool:
+        """Its server has answered: one that hangs holds no link, and that is not the replica's fault."""
         known = self.of(primary)
-        is_recent = known.heard_at is not None and self.now() - known.heard_at <= LIVES
+        is_recent = known.last_up_at is not None and self.now() - known.last_up_at <= LIVES
         return is_recent and known.died_at is None

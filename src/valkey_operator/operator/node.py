@@ -25,7 +25,7 @@ from valkey_operator.kube.ownership import Difference
 from valkey_operator.kube.writer import ManagedT
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.calm import Calm
-from valkey_operator.operator.node_status import Findings, is_deployment, status
+from valkey_operator.operator.node_status import Findings, full_volume, is_deployment, status
 from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_NODE, World
@@ -155,7 +155,7 @@ class NodeController:
             await self._changes.mark(node, pod, seen, mounted)
             resized = await self._changes.fit(node, pod, seen)
             restarts += [*_config_restarts(seen, mounted), resized.needs_restart, _template(node, pod)]
-            notes += [_refused(seen), resized.waits_for]
+            notes += [full_volume(node, seen), _refused(seen), resized.waits_for]
         return Findings(pod, 0, seen, list(filter(None, restarts)), list(filter(None, notes)))
 
     def _pods(self, node: Custom) -> list[Pod]:

@@ -24,6 +24,9 @@ OBSERVED = (
     "certificateFingerprint",
 )  # fmt: skip
 LONGEST = 1024
+MEBIBYTE = 1024 * 1024
+# In what a sidecar says of a server that ends again and again; see `sidecar.pod`.
+FAILED_START = "before it served"
 
 
 @dataclass(frozen=True)
@@ -104,13 +107,29 @@ def _why_not(found: Findings) -> str:
         return "the pod is being stopped"
     if found.others:
         return _too_many(found.others + 1)
+    if pod.fault:
+        return pod.fault
     if seen is not None and (seen.gate.waits_for or seen.not_ready):
         is_loading = seen.server.is_loading
-        return "the server is loading its data" if is_loading else seen.gate.waits_for or seen.not_ready
+        said = "the server is loading its data" if is_loading else seen.gate.waits_for or seen.not_ready
+        return f"{said}: {pod.last_words}" if FAILED_START in said and pod.last_words else said
     for condition in pod.status.conditions:
         if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
             return condition.message
     return f"the pod is {pod.status.phase or 'Pending'}"
+
+
+def full_volume(node: Custom, seen: contract.Observation | None) -> str:
+    """What is full, what that means, and what to do; empty while there is room."""
+    if seen is None or not seen.disk.is_full:
+        return ""
+    kept = seen.server.persistence
+    is_refusing = kept.last_write_failed or kept.last_save_failed
+    meaning = ", and the server cannot save its data, so that a primary refuses writes" if is_refusing else ""
+    if not node.spec.get("persistence", {}).get("enabled"):
+        return f"the disk of its machine is full{meaning}: make room there, or give it a volume (spec.persistence)"
+    size = f"{seen.disk.size_bytes // MEBIBYTE} MiB"
+    return f"its volume {node.metadata.name}-data of {size} is full{meaning}: grow spec.persistence.size"
 
 
 def _too_many(count: int) -> str:

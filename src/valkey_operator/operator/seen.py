@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,10 @@ import msgspec
 from valkey_operator.api.kinds import GROUP, VERSION
 from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, OwnerReference, Vocabulary
 from valkey_operator.kube.resources import Resource
+from valkey_operator.render.pod import SERVER
+
+CONFIG_ERROR = "FATAL CONFIG FILE ERROR"
+LOG_PREFIX = re.compile(r"^\d+:[XCSM] .{20,30} [.\-*#] ")
 
 
 class Custom(ManagedObject, frozen=True, gc=False):
@@ -41,12 +46,19 @@ class Waiting(Vocabulary, frozen=True, gc=False):
     message: str = ""
 
 
+class Terminated(Vocabulary, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
 class ContainerState(Fields, frozen=True, gc=False):
     waiting: Waiting | None = None
+    terminated: Terminated | None = None
 
 
 class ContainerStatus(Container, frozen=True, gc=False):
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class PodSpec(Fields, frozen=True, gc=False):
@@ -77,8 +89,31 @@ class Pod(Object, frozen=True, gc=False):
         for each in (*self.status.init_container_statuses, *self.status.container_statuses):
             waiting = each.state.waiting
             if waiting is not None and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
-                return f"container {each.name} waits: {waiting.reason} {waiting.message}".strip()
+                return (
+                    f"container {each.name} waits: {waiting.reason} {waiting.message}{_because(each)}".strip()
+                )
         return ""
+
+    @property
+    def last_words(self) -> str:
+        """Of the server, before the last end of its container: the end of its log."""
+        ended = (each.last_state.terminated for each in self.status.container_statuses if each.name == SERVER)
+        return next((_last_words(each.message) for each in ended if each is not None), "")
+
+
+def _last_words(log: str) -> str:
+    """A wrong configuration is told in several lines, everything else in one, after process, role and time."""
+    *_, wrong = log.rpartition(CONFIG_ERROR)
+    if wrong != log:
+        return " ".join(f"{CONFIG_ERROR}{wrong}".split())
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return LOG_PREFIX.sub("", lines[-1]) if lines else ""
+
+
+def _because(status: ContainerStatus) -> str:
+    """What ended it, where that is more than an error."""
+    ended = status.last_state.terminated
+    return f" (last time: {ended.reason})" if ended is not None and ended.reason not in ("", "Error") else ""
 
 
 class Requested(Fields, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
 from valkey_operator.decide.succession import impatience
@@ -85,7 +86,7 @@ class ValkeyController:
 
     async def _look(self, item: Custom, deployment: Deployment) -> Again:
         seen, found = await self._planned(item, deployment)
-        said, again = self._notes(item.key), found.again
+        said, again = self._notes(item.key, found.report.state), found.again
         try:
             for action in found.actions:
                 item = await self._steps.carry_out(action, item, deployment, seen)
@@ -200,10 +201,15 @@ class ValkeyController:
             return  # the cache was behind; what is there stays
         self._world.caches.secrets.store.put(made)
 
-    def _notes(self, key: Key) -> list[str]:
-        """What nodes that serve have to say beside that."""
-        said = (node.status.get("message", "").partition("; ")[2] for node in self._sight.nodes(key))
-        return list(filter(None, said))
+    def _notes(self, key: Key, state: State) -> list[str]:
+        """What nodes have to say: those that serve beside that, the others why they do not, if nobody waits for it."""
+        said: dict[str, list[str]] = {}
+        for node in self._sight.nodes(key):
+            first, _, more = node.status.get("message", "").partition("; ")
+            is_wanted = state == State.DEGRADED and not node.status.get("ready")
+            told = "; ".join(filter(None, (first if is_wanted else "", more)))
+            said.setdefault(told, []).append(node.metadata.name)
+        return [f"{', '.join(names)}: {told}" for told, names in said.items() if told]
 
     async def _report(
         self, item: Custom, deployment: Deployment, found: Plan, said: list[str]

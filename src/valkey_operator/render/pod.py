@@ -93,6 +93,8 @@ def _server(deployment: Deployment) -> Part:
         # Kubernetes reads $$ in a command as $.
         "command": ["/bin/sh", "-c", ENTRY_POINT.replace("$$", "$$$$")],
         "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        # What a server said that does not start; its entry point ends once for that.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", HOOK]}}},
         "readinessProbe": {"httpGet": {"path": "/ready", "port": PROBE_PORT}, "periodSeconds": 1},
         "resources": deployment.value("resources", {}),

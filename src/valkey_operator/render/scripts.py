@@ -7,7 +7,8 @@ from __future__ import annotations
 
 # In any image with a shell and `sleep`. It stays and starts the server again when that has ended, because the kubelet
 # would wait longer and longer before it does; and it must not end while the gate is closed. Each start reads a word of
-# its own from the FIFO. After the preStop hook nothing is started again.
+# its own from the FIFO. After the preStop hook nothing is started again. Told to end, it does so with an error: then
+# the kubelet shows the last lines of the log in the pod's status, where whoever may not read logs finds them.
 ENTRY_POINT = """\
 cd /data
 : >/run/valkey/stopping
@@ -18,9 +19,11 @@ until [ "$stopped" ] || [ -s /run/valkey/stopping ]; do
     echo $$ >/run/valkey/pid
     read -r word </run/valkey/gate
     [ "$word" = start ] && exec valkey-server /run/valkey/valkey.conf
+    [ "$word" != end ] || exit 70
   ' &
   server=$!
   wait "$server"
+  [ $? = 70 ] && exit 1
   [ "$stopped" ] && wait "$server"
 done
 """

@@ -19,7 +19,7 @@ class Changes:
     def __init__(self, tell: Callable[[contract.Event.Kind, str], None]) -> None:
         self._tell = tell
         self._role = ""
-        self._is_full = False
+        self.is_full = False
         self._is_ready = False
 
     def see_readiness(self, why_not: str) -> None:
@@ -36,9 +36,9 @@ class Changes:
             self._tell(contract.Event.KIND_ROLE_CHANGED, f"from {self._role} to {role}")
         self._role = role or self._role
         why = why_full(observer.server(info), space)
-        if why and not self._is_full:
+        if why and not self.is_full:
             self._tell(contract.Event.KIND_DISK_FULL, why)
-        self._is_full = bool(why)
+        self.is_full = bool(why)
 
 
 def why_full(server: contract.Server, space: Space) -> str:

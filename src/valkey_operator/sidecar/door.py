@@ -7,6 +7,7 @@ the start it was given for: what nobody reads is gone when the writer closes, so
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from valkey_operator.sidecar.process import ServerProcess
 
 WORD = b"start\n"
+END = b"end\n"
 
 
 class Door:
@@ -72,6 +74,11 @@ class Visitor:
         except BrokenPipeError:
             return None
         return process
+
+    def send_away(self) -> None:
+        """The entry point ends, and its container with it."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._descriptor, END)
 
     def leave(self) -> None:
         """Without a word it will knock again."""

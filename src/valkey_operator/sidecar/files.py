@@ -21,6 +21,7 @@ SOCKET = "valkey.sock"
 CONFIG = "valkey.conf"
 USERS = "users.acl"
 IN_FORCE = "in-force.json"
+OWN_SECRET = "sidecar-password"  # noqa: S105 - a file
 USERS_LOADED = "users-loaded.sha256"
 
 
@@ -67,7 +68,23 @@ def write_users(settings: SidecarSettings) -> None:
 def note_users(settings: SidecarSettings) -> None:
     """After the server has read the users' file, or before it does so at its start."""
     loaded = (settings.run / USERS).read_text()
-    _replace(settings.run / USERS_LOADED, hashlib.sha256(loaded.encode()).hexdigest())
+    _replace(settings.run / USERS_LOADED, _fingerprint(loaded))
+    _replace(settings.run / OWN_SECRET, (settings.users / OWN_SECRET).read_text())
+
+
+def has_other_users(settings: SidecarSettings) -> bool:
+    """Others are mounted than the running server has read. A Secret that is gone has taken nothing away."""
+    mounted = settings.users / USERS
+    return mounted.exists() and _fingerprint(mounted.read_text()) != users_in_force(settings)
+
+
+def passwords(settings: SidecarSettings) -> list[str]:
+    """Of the sidecar's own user: the one that the server knows, and the one that it will know when others are mounted.
+
+    A sidecar that ended between the two does not know which is in force.
+    """
+    places = (settings.run / OWN_SECRET, settings.users / OWN_SECRET)
+    return list(dict.fromkeys(place.read_text().strip() for place in places if place.exists()))
 
 
 def users_in_force(settings: SidecarSettings) -> str:
@@ -102,6 +119,10 @@ def in_force(settings: SidecarSettings) -> dict[str, str]:
 
 def note_in_force(settings: SidecarSettings, directives: Mapping[str, str]) -> None:
     _replace(settings.run / IN_FORCE, json.dumps(directives, sort_keys=True))
+
+
+def _fingerprint(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _replace(file: Path, content: str) -> None:

@@ -86,6 +86,12 @@ class Leaving:
                 return
             await asyncio.sleep(LOOK_AGAIN)
 
+    async def successors(self) -> tuple[str, ...]:
+        """Replicas in sync, as long as an operator is there who would promote one if this server ended."""
+        if not self._is_heard:
+            return ()
+        return tuple(in_sync(await self._pod.members.observed(sorted(self._pod.others)), self._address))
+
     @property
     def _is_heard(self) -> bool:
         return time.monotonic() - self._heard_at() < AWAY
@@ -118,12 +124,12 @@ class Leaving:
 
 def choose(seen: Mapping[str, contract.Observation], primary: str) -> str:
     """The replica of this primary that has the most; empty when there is none in sync."""
-    offsets = {
-        name: each.server.replication.offset
-        for name, each in seen.items()
-        if _is_in_sync(each.server, primary)
-    }
-    return max(sorted(offsets), key=lambda name: offsets[name], default="")
+    return max(in_sync(seen, primary), key=lambda name: seen[name].server.replication.offset, default="")
+
+
+def in_sync(seen: Mapping[str, contract.Observation], primary: str) -> list[str]:
+    """The replicas of this primary that hold all that it has sent them."""
+    return sorted(name for name, each in seen.items() if _is_in_sync(each.server, primary))
 
 
 def _is_in_sync(server: contract.Server, primary: str) -> bool:

@@ -67,12 +67,15 @@ class LiveConfig:
     def __init__(self, settings: SidecarSettings) -> None:
         self._settings = settings
         self._tried = ""
+        # Of which `needs_restart` and `refused` speak; empty before the first.
+        self._followed = ""
         self.needs_restart: tuple[str, ...] = ()
         self.refused = ""
 
     @property
     def mounted(self) -> str:
-        return config_file.fingerprint(files.directives(self._settings))
+        """What was looked at last: of what has arrived since, nobody knows yet whether it needs a restart."""
+        return self._followed or config_file.fingerprint(files.directives(self._settings))
 
     @property
     def directives(self) -> dict[str, str]:
@@ -90,7 +93,7 @@ class LiveConfig:
         return all(each.get("appendonly") == "yes" and each.get("appendfsync") == "always" for each in both)
 
     async def follow(self, server: Server) -> bool:
-        """Look whether something else is mounted than is in force, and set it; True when something changed.
+        """Look whether something else is mounted than is in force, and set it; True when there is news of that.
 
         What the server did not take is tried again when something else is mounted, not again and again.
         """
@@ -104,10 +107,13 @@ class LiveConfig:
         files.note_in_force(
             self._settings, after | {name: wanted[name] for name in result.done & wanted.keys()}
         )
+        is_another = bool(self._followed) and self._followed != mark
+        self._followed = mark
+        before = (self.needs_restart, self.refused)
         self.needs_restart = tuple(sorted(result.needs_restart))
         self.refused = "; ".join(f"{name}: {words}" for name, words in sorted(result.refused.items()))
         self._tried = "" if result.held else mark
-        return bool(result.done or result.needs_restart or result.refused)
+        return is_another or bool(result.done) or before != (self.needs_restart, self.refused)
 
 
 async def _apply(server: Server, change: Change) -> Result:

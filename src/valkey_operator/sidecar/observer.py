@@ -41,7 +41,7 @@ def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
     )
 
 
-def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
+def disk(seen: gate.Disk, free_bytes: int, size_bytes: int, *, is_full: bool = False) -> contract.Disk:
     return contract.Disk(
         has_data=seen.has_data,
         was_stopped_cleanly=seen.was_stopped_cleanly,
@@ -51,6 +51,7 @@ def disk(seen: gate.Disk, free_bytes: int, size_bytes: int) -> contract.Disk:
         offset=seen.offset,
         free_bytes=free_bytes,
         size_bytes=size_bytes,
+        is_full=is_full,
     )
 
 
@@ -72,8 +73,15 @@ def why_not_ready(info: Info | None) -> str:
     if _yes(info, "loading"):
         return f"the server is loading its data, {info.get('loading_loaded_perc', '0')} %"
     if info.get("role") == "slave" and info.get("master_link_status") != "up":
-        return "the replica is not in sync with its primary"
+        return _why_out_of_sync(info)
     return ""
+
+
+def _why_out_of_sync(info: Info) -> str:
+    primary = info.get("master_host", "").partition(".")[0]
+    if _yes(info, "master_sync_in_progress"):
+        return f"the replica copies the data of its primary {primary}"
+    return f"the replica has no connection to its primary {primary}: see the logs of both, and the network between"
 
 
 def _replication(info: Info) -> contract.Replication:
@@ -90,6 +98,8 @@ def _replication(info: Info) -> contract.Replication:
         sync_in_progress=_yes(info, "master_sync_in_progress"),
         replicas=replicas,
         silent_seconds=max(0, _number(info, "master_last_io_seconds_ago")),
+        full_syncs=_number(info, "sync_full"),
+        cut_off=_number(info, "client_output_buffer_limit_disconnections"),
     )
 
 

@@ -53,9 +53,7 @@ class Pod(Protocol):
 
     def address_of(self, node: str) -> tuple[str, int]: ...
 
-    def write_users(self) -> None: ...
-
-    def note_users(self) -> None: ...
+    async def load_users(self) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -219,9 +217,8 @@ class Orders:
             await self._server().call("CONFIG", "SET", *words)
 
     async def _load_users(self, _order: contract.Order) -> None:
-        self._pod.write_users()
-        await self._server().call("ACL", "LOAD")
-        self._pod.note_users()
+        self._server()
+        await self._pod.load_users()
 
     async def _save(self, _order: contract.Order) -> None:
         await self._server().call("BGSAVE")

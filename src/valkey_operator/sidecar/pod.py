@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -25,19 +26,23 @@ from valkey_operator.sidecar.handing import Handing
 from valkey_operator.sidecar.lease import Lease
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
+from valkey_operator.sidecar.liveness import Watchdog
 from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
-from valkey_operator.valkey.connection import Refused, Silent
+from valkey_operator.valkey.connection import Ended, Refused, Silent
 
 USER = "valkey-operator-sidecar"
 LOOK_AGAIN = 0.5
 # Before a server is started again that has ended before it served.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+# So many times in a row: then its container ends once, so that its last words are in the pod's status.
+TOLD_AFTER = 2
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
+FAILED = "the server has ended before it served and is tried again; its log says why"
 HELD = gate.Closed(
     "a_node_has_one_pod", "another pod of this node holds its volume: waits until that one has ended"
 )
@@ -72,6 +77,7 @@ class Pod:
         self._leaving = Leaving(self, heard_at)
         self._server: LivingServer | None = None
         self._fence: Fence | None = None
+        self._watchdog: Watchdog | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
         self._waits_for = "the server's container has not started yet"
@@ -100,16 +106,17 @@ class Pod:
         log.info("the server runs as process %d", process.pid)
         if not self._volume.lock():  # one that ran before this sidecar: it is watched all the same
             log.error("another pod of this node holds the volume of the server that runs here")
-        self._waits_for = ""
+        self._waits_for = FAILED if self._failed_starts else ""
         self._is_gone.clear()
-        password = (self._settings.users / "sidecar-password").read_text().strip()
         socket = self._settings.run / files.SOCKET
         self._config = LiveConfig(self._settings)
-        self._server = LivingServer(process, socket, USER, password, self._follow)
+        self._server = LivingServer(
+            process, socket, USER, lambda: files.passwords(self._settings), self._follow
+        )
         self._fence = Fence(self._server, self.directive)
         self.counts.add(Count.SERVER_STARTS)
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
-        await self._server.watch()
+        await self._live(self._server)
         self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
         self._last_word = self._server.last_word
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
@@ -119,7 +126,26 @@ class Pod:
         self._is_gone.set()
         log.warning("the server has ended")
 
+    async def _live(self, server: LivingServer) -> None:
+        """Until its end, which may be of our own making when it hangs."""
+        self._watchdog = Watchdog(server, self, self._tell)
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watchdog.run())
+            await server.watch()
+            watching.cancel()
+        self._watchdog = None
+
+    async def successors(self) -> tuple[str, ...]:
+        return await self._leaving.successors()
+
+    @property
+    def is_complete_on_disk(self) -> bool:
+        """A server that is killed now comes back with all that it has acknowledged."""
+        return self._volume.seen(appendonly=self._volume.kept.appendonly).is_synced_always
+
     async def _follow(self, server: LivingServer) -> None:
+        if server.info is not None:
+            self._waits_for = ""
         self._changes.see(server.info, self._volume.space())
         self._changes.see_readiness(self.why_not_ready() or "")
         if server.info is not None:
@@ -132,6 +158,8 @@ class Pod:
             await self.fence.look()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
+            if files.has_other_users(self._settings):
+                await self.load_users()
             in_force = files.kept(self._config.directives)
             await self._log_mode.follow(server, in_force, synced_always=self._config.is_synced_always)
             changed = await self._config.follow(server)
@@ -139,6 +167,7 @@ class Pod:
             log.warning("the configuration was not followed: %s", error)
             return
         if changed:
+            await server.look()  # what is told with it must not be from before the change
             waiting = ", ".join(self._config.needs_restart) or self._config.refused or "all is in force"
             self._tell(contract.Event.KIND_CONFIG_CHANGED, waiting)
 
@@ -147,6 +176,10 @@ class Pod:
         self._is_asked, self._waits_for, told = True, "the gate asks the other members", ""
         try:
             await self._pause()
+            if self._failed_starts == TOLD_AFTER:
+                self._failed_starts += 1  # once only: the kubelet waits longer each time
+                visitor.send_away()
+                return None
             while isinstance(verdict := self._verdict(start := await self._start()), gate.Closed):
                 self._waits_for = str(verdict)
                 if verdict.reason != told:
@@ -164,8 +197,7 @@ class Pod:
         """A server that ends before it has served is not started again and again without a pause."""
         if self._failed_starts:
             pause = min(FIRST_PAUSE * 2.0 ** (self._failed_starts - 1), LONGEST_PAUSE)
-            times = "once" if self._failed_starts == 1 else f"{self._failed_starts} times"
-            self._waits_for = f"the server has ended {times} before it served; its log says why"
+            self._waits_for = FAILED
             log.warning("%s; again in %.1f s", self._waits_for, pause)
             await asyncio.sleep(pause)
 
@@ -304,7 +336,8 @@ class Pod:
     def why_not_ready(self) -> str | None:
         if self._server is None:
             return self._waits_for
-        return observer.why_not_ready(self._server.info) or None
+        finding = self._watchdog.finding if self._watchdog is not None else ""
+        return finding or self._waits_for or observer.why_not_ready(self._server.info) or None
 
     def metrics(self) -> str:
         server = self._server
@@ -339,7 +372,9 @@ class Pod:
             gate=gate_seen,
             record=observer.record(self.record),
             disk=observer.disk(
-                self._volume.seen(appendonly=self._wanted().appendonly), *self._volume.space()
+                self._volume.seen(appendonly=self._wanted().appendonly),
+                *self._volume.space(),
+                is_full=self._changes.is_full,
             ),
             fingerprints=self._fingerprints(),
             configuration=contract.Configuration(
@@ -377,11 +412,14 @@ class Pod:
     def address_of(self, node: str) -> tuple[str, int]:
         return self._settings.server_of(node)
 
-    def write_users(self) -> None:
+    async def load_users(self) -> None:
+        """Those that are mounted. The server ends connections of users that are others now, perhaps this one too."""
+        assert self._server is not None
         files.write_users(self._settings)
-
-    def note_users(self) -> None:
+        with contextlib.suppress(Ended):
+            await self._server.call("ACL", "LOAD")
         files.note_users(self._settings)
+        log.info("the server has the users that are mounted now")
 
     def directive(self, name: str, otherwise: str) -> str:
         """What the rendered configuration says."""

@@ -8,7 +8,26 @@ import os
 import select
 import signal
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
+
+
+class Stat(NamedTuple):
+    """Of a process: the state of its main thread, who has started it, and the time it has used, in clock ticks."""
+
+    state: str
+    parent: int
+    processor_time: int
+
+
+def stat(pid: int) -> Stat | None:
+    """None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name, in brackets, may hold anything.
+    fields = text.rpartition(")")[2].split()
+    return Stat(fields[0], int(fields[1]), int(fields[11]) + int(fields[12]))
 
 
 class ServerProcess:
@@ -44,6 +63,9 @@ class ServerProcess:
         if not self.has_ended:
             with contextlib.suppress(ProcessLookupError):  # it has ended, and our loop will hear of it next
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def stat(self) -> Stat | None:
+        return stat(self.pid)
 
     @property
     def program(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ EAGER = 0.02
 AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
 GOODBYE = 10.0
-SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
+SECTIONS = ("server", "clients", "memory", "persistence", "stats", "replication", "keyspace")
 log = logging.getLogger(__name__)
 
 # What is done beside each look at a server that answers.
@@ -32,19 +33,29 @@ class LivingServer:
     """One run of the server, from its start to its end."""
 
     def __init__(
-        self, process: ServerProcess, socket: Path, user: str, password: str, follow: Follow | None = None
+        self,
+        process: ServerProcess,
+        socket: Path,
+        user: str,
+        passwords: Callable[[], Sequence[str]],
+        follow: Follow | None = None,
     ) -> None:
         self.process = process
         self._follow = follow
-        # What it said last; None when it does not answer.
+        # What it says; None when it does not answer. And what it said last.
         self.info: Mapping[str, str] | None = None
         # How far it was when it answered last, and when it was asked.
         self.last_word: tuple[int, float] | None = None
+        self.said: Mapping[str, str] | None = None
+        # How often it has answered, be it with a refusal.
+        self.answers = 0
+        # It was told to save its data and end, and may be silent meanwhile.
+        self.is_stopping = False
         # It has loaded its data and answered.
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
-        self._socket, self._user, self._password = socket, user, password
+        self._socket, self._user, self._passwords = socket, user, passwords
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._is_listed = False
@@ -68,7 +79,7 @@ class LivingServer:
     async def look(self) -> None:
         asked = time.monotonic()
         try:
-            self.info = info.parse(await self.call("INFO", *SECTIONS))
+            self.info = self.said = info.parse(await self.call("INFO", *SECTIONS))
             self.last_word = int(self.info.get("master_repl_offset", "0")), asked
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
@@ -88,11 +99,26 @@ class LivingServer:
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
+        try:
+            answer = await (await self._opened()).call(*words, limit=limit)
+        except Refused:
+            self.answers += 1
+            raise
+        self.answers += 1
+        return answer
+
+    async def _opened(self) -> Connection:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await Connection.open(self._socket, self._user, self._password)
-            connection = self._connection
-        return await connection.call(*words, limit=limit)
+                self._connection = await self._open()
+            return self._connection
+
+    async def _open(self) -> Connection:
+        *others, last = self._passwords() or [""]
+        for password in others:
+            with contextlib.suppress(Refused):
+                return await Connection.open(self._socket, self._user, password)
+        return await Connection.open(self._socket, self._user, last)
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
@@ -103,11 +129,13 @@ class LivingServer:
         """
         # One that loads its data stops too, but saves nothing.
         has_loaded = self.info is not None and self.info.get("loading") != "1"
+        self.is_stopping = True
         try:
             await self.call("SHUTDOWN", *how, limit=grace)
         except Ended:
             pass  # its way to say yes
         except (Refused, Silent) as error:
+            self.is_stopping = False
             log.warning("the server was not stopped: %s", error)
             return False
         try:

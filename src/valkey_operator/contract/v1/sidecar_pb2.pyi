@@ -108,7 +108,7 @@ class Server(_message.Message):
     def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Replication(_message.Message):
-    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds")
+    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds", "full_syncs", "cut_off")
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,8 @@ class Replication(_message.Message):
     SYNC_IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FULL_SYNCS_FIELD_NUMBER: _ClassVar[int]
+    CUT_OFF_FIELD_NUMBER: _ClassVar[int]
     history: str
     offset: int
     primary_address: str
@@ -123,7 +125,9 @@ class Replication(_message.Message):
     sync_in_progress: bool
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaSeen]
     silent_seconds: int
-    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ..., silent_seconds: _Optional[int] = ...) -> None: ...
+    full_syncs: int
+    cut_off: int
+    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ..., silent_seconds: _Optional[int] = ..., full_syncs: _Optional[int] = ..., cut_off: _Optional[int] = ...) -> None: ...
 
 class ReplicaSeen(_message.Message):
     __slots__ = ("address", "state", "offset", "lag_seconds")
@@ -226,7 +230,7 @@ class Record(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., primary: _Optional[str] = ...) -> None: ...
 
 class Disk(_message.Message):
-    __slots__ = ("has_data", "was_stopped_cleanly", "is_synced_always", "has_append_only_file", "history", "offset", "free_bytes", "size_bytes")
+    __slots__ = ("has_data", "was_stopped_cleanly", "is_synced_always", "has_append_only_file", "history", "offset", "free_bytes", "size_bytes", "is_full")
     HAS_DATA_FIELD_NUMBER: _ClassVar[int]
     WAS_STOPPED_CLEANLY_FIELD_NUMBER: _ClassVar[int]
     IS_SYNCED_ALWAYS_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +239,7 @@ class Disk(_message.Message):
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_FULL_FIELD_NUMBER: _ClassVar[int]
     has_data: bool
     was_stopped_cleanly: bool
     is_synced_always: bool
@@ -243,7 +248,8 @@ class Disk(_message.Message):
     offset: int
     free_bytes: int
     size_bytes: int
-    def __init__(self, has_data: _Optional[bool] = ..., was_stopped_cleanly: _Optional[bool] = ..., is_synced_always: _Optional[bool] = ..., has_append_only_file: _Optional[bool] = ..., history: _Optional[str] = ..., offset: _Optional[int] = ..., free_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    is_full: bool
+    def __init__(self, has_data: _Optional[bool] = ..., was_stopped_cleanly: _Optional[bool] = ..., is_synced_always: _Optional[bool] = ..., has_append_only_file: _Optional[bool] = ..., history: _Optional[str] = ..., offset: _Optional[int] = ..., free_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., is_full: _Optional[bool] = ...) -> None: ...
 
 class Fingerprints(_message.Message):
     __slots__ = ("config", "users", "server_certificate", "sidecar_certificate", "trust")
@@ -476,6 +482,7 @@ class Event(_message.Message):
         KIND_FENCED: _ClassVar[Event.Kind]
         KIND_CONFIG_CHANGED: _ClassVar[Event.Kind]
         KIND_READINESS_CHANGED: _ClassVar[Event.Kind]
+        KIND_SERVER_HUNG: _ClassVar[Event.Kind]
     KIND_UNSPECIFIED: Event.Kind
     KIND_SERVER_STARTED: Event.Kind
     KIND_SERVER_DIED: Event.Kind
@@ -487,6 +494,7 @@ class Event(_message.Message):
     KIND_FENCED: Event.Kind
     KIND_CONFIG_CHANGED: Event.Kind
     KIND_READINESS_CHANGED: Event.Kind
+    KIND_SERVER_HUNG: Event.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
