@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from valkey_operator.api.kinds import GROUP, VERSION
+from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, OwnerReference, Vocabulary
 from valkey_operator.kube.resources import Resource
 
