@@ -48,7 +48,8 @@ async def run(settings: SidecarSettings) -> None:
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
     }
     pages = {"metrics": pod.metrics}
-    async with probes.opened(checks, settings.probe_port, pages=pages), asyncio.TaskGroup() as group:
+    opened = probes.opened(checks, settings.probe_port, pages=pages, changes={"ready": pod.starts})
+    async with opened, asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, lambda: group.create_task(_end(parts, pod, outbox))

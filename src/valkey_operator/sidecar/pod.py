@@ -74,6 +74,7 @@ class Pod:
         self._fence: Fence | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
+        self._is_ready = asyncio.Event()
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
         self._config = LiveConfig(settings)
@@ -109,6 +110,7 @@ class Pod:
         self._tell(contract.Event.KIND_SERVER_STARTED, f"process {process.pid} {self._opened_by}".rstrip())
         await self._server.watch()
         self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
+        self._is_ready.clear()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self.counts.add(Count.SERVER_ENDS)
         self._changes.see_readiness(self._waits_for)
@@ -118,7 +120,10 @@ class Pod:
 
     async def _follow(self, server: LivingServer) -> None:
         self._changes.see(server.info, self._volume.space())
-        self._changes.see_readiness(self.why_not_ready() or "")
+        why_not = self.why_not_ready()
+        self._changes.see_readiness(why_not or "")
+        if why_not is None:
+            self._is_ready.set()
         if server.info is not None:
             self._notice(server.info)
             await self._follow_config(server)
@@ -302,6 +307,10 @@ class Pod:
         if self._server is None:
             return self._waits_for
         return observer.why_not_ready(self._server.info) or None
+
+    async def starts(self) -> None:
+        """Returns when the server is ready for the first time; at once where it was: then what it is now counts."""
+        await self._is_ready.wait()
 
     def metrics(self) -> str:
         server = self._server
