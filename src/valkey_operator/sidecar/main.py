@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from valkey_operator.contract import mtls
 from valkey_operator.contract.heartbeat import Address
 from valkey_operator.contract.identity import NodeIdentity, OperatorIdentity
-from valkey_operator.process import logs
+from valkey_operator.process import heap, logs
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import channel, probes
 from valkey_operator.sidecar.certificates import Certificates
@@ -106,6 +106,7 @@ async def _forever(part: Callable[[], Awaitable[None]]) -> None:
 def main() -> None:
     settings = SidecarSettings.from_environment()
     logs.configure("json", settings.log_level)
+    heap.keep_what_is_imported()
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(run(settings))
 
