@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
 
-from valkey_operator.kube import errors
+from valkey_operator.kube import errors, ownership
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client, Request
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Key, Metadata, Object, StatusAnswer
+from valkey_operator.kube.objects import (
+    Key,
+    ManagedFields,
+    ManagedMetadata,
+    ManagedObject,
+    Metadata,
+    Object,
+    StatusAnswer,
+)
 from valkey_operator.kube.resources import CONFIG_MAPS
-from valkey_operator.kube.writer import Writer
+from valkey_operator.kube.writer import APPLIED, Writer
 
 KEY = Key("n", "a")
 SEEN = Object(Metadata("a", "n", "u", "1"))
@@ -160,3 +169,29 @@ async def test_an_object_that_begins_to_go_may_be_one_that_cannot_be_read(
     await writer.delete(cache, seen)
     with pytest.raises(errors.Unreadable):
         cache.store.get(KEY)
+
+
+async def test_who_owns_what_is_read_once_for_each_version(
+    client: Told, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {"metadata": {"name": "a", "namespace": "n"}, "data": {"k": "v"}}
+    marks = {APPLIED: ownership.fingerprint(wanted)}
+    owned = msgspec.Raw(
+        msgspec.json.encode({"f:data": {"f:k": {}}, "f:metadata": {"f:annotations": {f"f:{APPLIED}": {}}}})
+    )
+    made = Informer(client, CONFIG_MAPS, ManagedObject)
+    reads: list[object] = []
+    real = ownership.lost
+
+    def lost(*arguments: Any) -> frozenset[ownership.Path]:
+        reads.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(ownership, "lost", lost)
+    for version, read in (("1", 1), ("1", 1), ("2", 2), ("2", 2)):
+        ours = ManagedFields("us", "Apply", "", owned)
+        made.store.put(
+            ManagedObject(ManagedMetadata("a", "n", "u", version, annotations=marks, managed_fields=(ours,)))
+        )
+        assert (await writer.apply(made, wanted)).outcome == "unchanged"
+        assert len(reads) == read

@@ -29,6 +29,27 @@ async def test_a_check_says_yes_or_why_not() -> None:
         assert (await ask(port, "/ready", "POST"))[0] == 404
 
 
+async def test_a_prober_waits_for_a_server_that_starts() -> None:
+    why, started = ["the server does not answer"], asyncio.Event()
+    checks, changes = {"ready": lambda: why[0] if why else None}, {"ready": started.wait}
+    async with probes.opened(checks, 0, "127.0.0.1", changes=changes) as port:
+        asked = asyncio.create_task(ask(port, "/ready"))
+        await asyncio.sleep(0.1)
+        assert not asked.done()
+        why.clear()
+        started.set()
+        assert await asked == (200, "yes")
+        why.append("the server is loading its data")
+        assert await ask(port, "/ready") == (503, "the server is loading its data")
+
+
+async def test_a_prober_does_not_wait_for_longer_than_the_kubelet_does() -> None:
+    checks, changes = {"ready": lambda: "it takes its time"}, {"ready": asyncio.Event().wait}
+    async with probes.opened(checks, 0, "127.0.0.1", changes=changes) as port:
+        async with asyncio.timeout(0.95):
+            assert await ask(port, "/ready") == (503, "it takes its time")
+
+
 async def test_whoever_sends_nonsense_or_nothing_disturbs_nobody() -> None:
     async with probes.opened({"ready": lambda: None}, 0, "127.0.0.1") as port:
         for content in (b"", b"\x00\xff" * 10000, b"GET /ready"):

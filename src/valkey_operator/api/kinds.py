@@ -16,11 +16,10 @@ from valkey_operator.api import (
     tls,
 )
 from valkey_operator.api.drafts import DRAFTS, Draft
+from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.api.model import Model, Rule
 from valkey_operator.api.status import Status
 
-GROUP = "valkey.io"
-VERSION = "v1alpha1"
 CATEGORY = "valkey-all"
 
 

@@ -8,6 +8,7 @@ None, and only None: defaults come from the layering, because a default in the s
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -161,7 +162,8 @@ class Model(BaseModel):
         extra="forbid",
         defer_build=True,
         frozen=True,
-        use_attribute_docstrings=True,
+        # They are for who writes CRDs; pydantic reads the sources again to find them.
+        use_attribute_docstrings=sys.flags.optimize < 2,
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from valkey_operator import __version__
-from valkey_operator.api.kinds import GROUP, VERSION
+from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.cli.command import Answer, Command
 
 

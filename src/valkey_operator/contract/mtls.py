@@ -20,7 +20,7 @@ from valkey_operator.contract.identity import Identity, NotAnIdentity, from_cert
 CERTIFICATE, KEY, TRUST = "tls.crt", "tls.key", "ca.crt"
 # Kubernetes swaps this link; through it, three files are always of one version.
 _ATOMIC = "..data"
-_BUFFER = 32 * 1024
+_BUFFER = 8 * 1024
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 

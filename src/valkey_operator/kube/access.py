@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from valkey_operator.kube.credentials import Credentials, Fixed, Identity, Plugin, TokenFile
 from valkey_operator.kube.errors import Misconfigured
 
@@ -130,6 +128,8 @@ def _files(paths: str | None = None) -> list[Path]:
 
 
 def _read(file: Path) -> Entry:
+    import yaml  # noqa: PLC0415 - a megabyte that no pod needs
+
     try:
         content = yaml.safe_load(file.read_bytes()) or {}
     except OSError as error:

@@ -32,7 +32,7 @@ Pairs = Mapping[str, str]
 
 REQUEST_LIMIT = 30.0
 PAGE = 500
-CONCURRENT_REQUESTS = 32
+CONCURRENT_REQUESTS = 16
 METHODS = {
     "get": "GET", "list": "GET", "watch": "GET", "create": "POST", "evict": "POST", "replace": "PUT",
     "apply": "PATCH", "patch": "PATCH", "delete": "DELETE",

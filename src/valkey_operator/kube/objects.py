@@ -50,7 +50,7 @@ class OwnerReference(Fields, frozen=True, gc=False):
 
 
 class ManagedFields(Fields, frozen=True, gc=False):
-    """One manager's entry. Kept are only the fields of appliers, as they came, to be read when needed."""
+    """One manager's entry. Kept are only the fields of appliers, but not those of a status, as they came."""
 
     manager: str = ""
     operation: str = ""
@@ -59,7 +59,8 @@ class ManagedFields(Fields, frozen=True, gc=False):
 
     def __post_init__(self) -> None:
         # As it came it would keep the whole answer in memory that it is a part of.
-        kept = self.fields_v1.copy() if self.operation == "Apply" else NO_FIELDS
+        is_read = self.operation == "Apply" and not self.subresource
+        kept = self.fields_v1.copy() if is_read else NO_FIELDS
         msgspec.structs.force_setattr(self, "fields_v1", kept)
 
 

@@ -19,7 +19,7 @@ from valkey_operator.operator.node import NodeController
 from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.valkey import ValkeyController
 from valkey_operator.operator.world import MANAGER, World
-from valkey_operator.process import health, logs
+from valkey_operator.process import health, heap, logs
 from valkey_operator.settings.operator import OperatorSettings
 
 
@@ -58,4 +58,5 @@ def controllers(world: World, hearing: Hearing) -> list[Controller]:
 def main() -> None:
     settings = OperatorSettings.from_environment()
     logs.configure("json", settings.log_level)
+    heap.keep_what_is_imported()
     asyncio.run(run(settings))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from valkey_operator.api.kinds import GROUP, VERSION
+from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, OwnerReference, Vocabulary
 from valkey_operator.kube.resources import Resource
 from valkey_operator.render.pod import SERVER

@@ -1,11 +1,14 @@
 """Logs of the whole process on the standard library: a JSON object per line, or lines for a terminal.
 
 What a record is about (`key`, `controller`) comes from `bound`. A log call never raises, whatever it is given.
+With the standard library's JSON: a sidecar logs little, and any other would add a megabyte beside every server.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,8 +16,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal, TextIO
-
-import msgspec
 
 LEVELS = {"debug": 2, "info": 36, "warning": 33, "error": 31}  # and their colours
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -60,7 +61,7 @@ class Json(logging.Formatter):
         fields = {f"{name}_" if name in line else name: _plain(value) for name, value in _fields(record)}
         if record.exc_info:
             fields["exception"] = _text(self.formatException(record.exc_info))
-        return msgspec.json.encode({**line, **fields}).decode()
+        return json.dumps({**line, **fields}, ensure_ascii=False, separators=(",", ":"))
 
 
 class Pretty(logging.Formatter):
@@ -88,7 +89,13 @@ def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
 def _plain(value: object) -> object:
     """Only what is simple keeps its form; an object's own `str` decides what may be seen."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [item if type(item) in _SIMPLE else _text(item) for item in value]
+        return [_scalar(item) for item in value]
+    return _scalar(value)
+
+
+def _scalar(value: object) -> object:
+    if type(value) is float and not math.isfinite(value):
+        return None  # JSON has no word for it
     return value if type(value) in _SIMPLE else _text(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from valkey_operator.api.kinds import GROUP, VERSION
+from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.model.deployment import Deployment, Owner
 
 MANAGED_BY = "valkey-operator"

@@ -93,7 +93,8 @@ class PeerService(PeerBase):
     async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
         async with self._desk.call(stream) as request:
             peer = peer_identity(stream.peer._transport.get_extra_info("ssl_object"))
-            assert isinstance(peer, NodeIdentity), "the doorman lets nobody else in here"
+            if not isinstance(peer, NodeIdentity):
+                raise TypeError(f"the doorman lets no {peer} in here")
             await stream.send_message(await self._orders.take_over(request, peer.node))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from valkey_operator.contract import mtls
 from valkey_operator.contract.heartbeat import Address
 from valkey_operator.contract.identity import NodeIdentity, OperatorIdentity
-from valkey_operator.process import logs
+from valkey_operator.process import heap, logs
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import channel, probes
 from valkey_operator.sidecar.certificates import Certificates
@@ -48,7 +48,8 @@ async def run(settings: SidecarSettings) -> None:
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
     }
     pages = {"metrics": pod.metrics}
-    async with probes.opened(checks, settings.probe_port, pages=pages), asyncio.TaskGroup() as group:
+    opened = probes.opened(checks, settings.probe_port, pages=pages, changes={"ready": pod.starts})
+    async with opened, asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGTERM, lambda: group.create_task(_end(parts, pod, outbox))
@@ -105,6 +106,7 @@ async def _forever(part: Callable[[], Awaitable[None]]) -> None:
 def main() -> None:
     settings = SidecarSettings.from_environment()
     logs.configure("json", settings.log_level)
+    heap.keep_what_is_imported()
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(run(settings))
 

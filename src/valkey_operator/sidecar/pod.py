@@ -80,6 +80,7 @@ class Pod:
         self._watchdog: Watchdog | None = None
         self._is_gone = asyncio.Event()
         self._is_gone.set()
+        self._is_ready = asyncio.Event()
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
         self._config = LiveConfig(settings)
@@ -119,6 +120,7 @@ class Pod:
         await self._live(self._server)
         self._failed_starts = 0 if self._server.has_served else self._failed_starts + 1
         self._last_word = self._server.last_word
+        self._is_ready.clear()
         self._server, self._waits_for = None, "the server has ended and was not started again yet"
         self.counts.add(Count.SERVER_ENDS)
         self._changes.see_readiness(self._waits_for)
@@ -147,7 +149,10 @@ class Pod:
         if server.info is not None:
             self._waits_for = ""
         self._changes.see(server.info, self._volume.space())
-        self._changes.see_readiness(self.why_not_ready() or "")
+        why_not = self.why_not_ready()
+        self._changes.see_readiness(why_not or "")
+        if why_not is None:
+            self._is_ready.set()
         if server.info is not None:
             self._notice(server.info)
             await self._follow_config(server)
@@ -338,6 +343,10 @@ class Pod:
             return self._waits_for
         finding = self._watchdog.finding if self._watchdog is not None else ""
         return finding or self._waits_for or observer.why_not_ready(self._server.info) or None
+
+    async def starts(self) -> None:
+        """Returns when the server is ready for the first time; at once where it was: then what it is now counts."""
+        await self._is_ready.wait()
 
     def metrics(self) -> str:
         server = self._server

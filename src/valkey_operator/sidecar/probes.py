@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 # A sentence why not, or None: the same form as the health checks of the other processes.
 Check = Callable[[], str | None]
 Page = Callable[[], str]
+# Returns when a check that says no may say yes.
+Change = Callable[[], Awaitable[object]]
 LIMIT = 5.0
+# Below the second that the kubelet waits for an answer. Asked again only a second later, a server that has just started
+# would be out of its Services for half of one.
+PATIENCE = 0.7
 # The version is that of Prometheus' format, which reads as plain text for everybody else.
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 NO_PAGES: Mapping[str, Page] = {}
+NO_CHANGES: Mapping[str, Change] = {}
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    checks: Mapping[str, Check], port: int, host: str | None = None, pages: Mapping[str, Page] = NO_PAGES
+    checks: Mapping[str, Check],
+    port: int,
+    host: str | None = None,
+    pages: Mapping[str, Page] = NO_PAGES,
+    changes: Mapping[str, Change] = NO_CHANGES,
 ) -> AsyncIterator[int]:
-    """Serve `GET /<name>`: for each check 200, or 503 with the sentence; and each page."""
+    """Serve `GET /<name>`: for each check 200, or 503 with the sentence; and each page.
+
+    A check with a change is not refused at once: it may become true while its prober waits.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(LIMIT):
-                writer.write(_answer(await reader.readuntil(b"\r\n\r\n"), checks, pages))
+                method, name = _asked(await reader.readuntil(b"\r\n\r\n"))
+                if name in changes and checks[name]() is not None:
+                    await _awaited(changes[name])
+                writer.write(_answer(method, name, checks, pages))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a prober that goes away gets no answer
@@ -36,9 +52,18 @@ async def opened(
         yield server.sockets[0].getsockname()[1]
 
 
-def _answer(request: bytes, checks: Mapping[str, Check], pages: Mapping[str, Page]) -> bytes:
+def _asked(request: bytes) -> tuple[str, str]:
     method, _, rest = request.decode("latin-1").partition(" ")
-    name = rest.split(" ", 1)[0].removeprefix("/")
+    return method, rest.split(" ", 1)[0].removeprefix("/")
+
+
+async def _awaited(change: Change) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            await change()
+
+
+def _answer(method: str, name: str, checks: Mapping[str, Check], pages: Mapping[str, Page]) -> bytes:
     if method == "GET" and name in pages:
         return _response("200 OK", pages[name]().rstrip("\n"))
     check = checks.get(name)
