@@ -16,20 +16,24 @@ from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files, gate, metrics, modules, observer
+from valkey_operator.sidecar import cluster_words, files, gate, metrics, modules, observer
 from valkey_operator.sidecar.changes import Changes
+from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.fence import Fence
 from valkey_operator.sidecar.handing import Handing
+from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.lease import Lease
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
+from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
+from valkey_operator.sidecar.slot_orders import SlotOrders
 from valkey_operator.valkey.connection import Refused, Silent
 
 USER = "valkey-operator-sidecar"
@@ -68,6 +72,8 @@ class Pod:
         # One at a time: orders, and what the pod does for the same ends by itself.
         self.turn = asyncio.Lock()
         self.lease = Lease()
+        self.mover, self.haste = Mover(), Haste(self.directive)
+        self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
         self._leaving = Leaving(self, heard_at)
         self._server: LivingServer | None = None
@@ -130,6 +136,7 @@ class Pod:
         """What cannot be set now is tried again with the next look."""
         try:
             await self.fence.look()
+            await self.haste.look(server)
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
             in_force = files.kept(self._config.directives)
@@ -276,6 +283,15 @@ class Pod:
         info = self._server.info if self._server is not None else None
         return info is not None and info.get("role") == "master"
 
+    def cluster_orders(self) -> Known:
+        if self.directive("cluster-enabled", "no") != "yes":
+            return {}
+        return {**self._cluster_orders.known(), **self._slot_orders.known()}
+
+    async def peer(self, node: str) -> contract.Observation | None:
+        """How another node of the deployment says it is, under its own identity; None when it does not."""
+        return (await self.members.observed([node])).get(node)
+
     async def may_be_primary(self) -> bool:
         """Asked at this moment; a server that runs and does not answer may be anything."""
         if self._server is not None:
@@ -333,9 +349,7 @@ class Pod:
             sequence=self._sequence,
             run=self._run,
             sidecar_version=__version__,
-            server=observer.server(self._server.info, self._server.modules)
-            if self._server is not None
-            else None,
+            server=self._server_seen(self._server) if self._server is not None else None,
             gate=gate_seen,
             record=observer.record(self.record),
             disk=observer.disk(
@@ -357,6 +371,11 @@ class Pod:
             return None
         offset, asked = self._last_word
         return contract.LastWord(offset=offset, milliseconds_ago=round((time.monotonic() - asked) * 1000))
+
+    def _server_seen(self, server: LivingServer) -> contract.Server:
+        seen = server.cluster
+        cluster = cluster_words.view(seen, self.mover.seen) if seen is not None else None
+        return observer.server(server.info, server.modules, cluster)
 
     def _fingerprints(self) -> contract.Fingerprints:
         found = self._shown()

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from valkey_operator.model.cluster import ClusterView
 from valkey_operator.sidecar import modules
 from valkey_operator.sidecar.process import ServerProcess
-from valkey_operator.valkey import info
+from valkey_operator.valkey import cluster, info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
 
 PERIOD = 1.0
@@ -21,7 +22,7 @@ EAGER = 0.02
 AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
 GOODBYE = 10.0
-SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace")
+SECTIONS = ("server", "clients", "memory", "persistence", "replication", "keyspace", "cluster")
 log = logging.getLogger(__name__)
 
 # What is done beside each look at a server that answers.
@@ -40,6 +41,8 @@ class LivingServer:
         self.info: Mapping[str, str] | None = None
         # How far it was when it answered last, and when it was asked.
         self.last_word: tuple[int, float] | None = None
+        # What it said of its cluster; None when it does not answer, or is in none.
+        self.cluster: ClusterView | None = None
         # It has loaded its data and answered.
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
@@ -62,29 +65,39 @@ class LivingServer:
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:
             ended.cancel()
-            self.info = None
+            self.info = self.cluster = None
             self._disconnect()
 
-    async def look(self) -> None:
+    async def look(self, *, with_shards: bool = False) -> None:
         asked = time.monotonic()
         try:
             self.info = info.parse(await self.call("INFO", *SECTIONS))
             self.last_word = int(self.info.get("master_repl_offset", "0")), asked
+            self.cluster = await self._cluster_of(self.info, with_shards)
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))
         except (Silent, Refused) as error:
             log.debug("the server does not answer: %s", error)
-            self.info = None
+            self.info = self.cluster = None
+
+    async def _cluster_of(self, said: Mapping[str, str], with_shards: bool) -> ClusterView | None:
+        if said.get("cluster_enabled") != "1" or said.get("loading") == "1":
+            return None
+        return await cluster.look(self.call, said.get("valkey_version", ""), with_shards=with_shards)
 
     async def look_now(self) -> None:
         """For somebody who decides by it: what it said up to a second ago is not good enough."""
         try:
             async with asyncio.timeout(AT_ONCE):
-                await self.look()
+                await self.look(with_shards=True)
         except TimeoutError:
             log.debug("the server does not answer at once")
-            self.info = None
+            self.info = self.cluster = None
+
+    async def connect(self) -> Connection:
+        """One of its own, in bytes, for what takes long or is not text; whoever asks for it closes it."""
+        return await Connection.open(self._socket, self._user, self._password, in_bytes=True)
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""

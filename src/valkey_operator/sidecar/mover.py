@@ -1,0 +1,154 @@
+"""Moves slots key by key, for servers that cannot move them as a whole: out of the server beside us.
+
+Cut anywhere nothing is lost: a key is deleted here only when the target has it, and while a slot is open the copy here
+is the one that counts, so it replaces what an earlier attempt has left at the target. The same migration, begun again,
+does what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import count
+
+from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges
+from valkey_operator.sidecar.refusals import Failure, Refusal
+from valkey_operator.sidecar.slot_marks import Server, set_slots
+from valkey_operator.valkey.cluster import parse_nodes
+from valkey_operator.valkey.connection import Connection, Refused, Silent, Word
+
+# A server does nothing else while it hands keys over: as many at once as take about this long.
+GOAL = 0.02
+MOST_KEYS = 512
+# For one that is so large that it does not get through in the usual time.
+USUAL_PATIENCE, LONG_PATIENCE = 5.0, 60.0
+# For the target to say that the slots are its own.
+CLAIM = 60.0
+LOOK_AGAIN = 0.05
+REMEMBERED = 16
+log = logging.getLogger(__name__)
+
+
+class Mover:
+    """One migration at a time; and what came of the last ones."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._numbers = count(1)
+        # Newest first.
+        self.seen: tuple[SeenMigration, ...] = ()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
+        if self.is_under_way:
+            now = self.seen[0]
+            if (now.target_id, now.ranges) == (target.id, as_ranges(slots)):
+                return  # it is the very same
+            raise Refusal("one_migration_at_a_time", f"slots go to {now.target_id} just now")
+        begun = SeenMigration(
+            f"key-by-key-{next(self._numbers)}",
+            own_id,
+            target.id,
+            as_ranges(slots),
+            MigrationState.UNDER_WAY,
+            is_key_by_key=True,
+        )
+        self.seen = (begun, *self.seen[: REMEMBERED - 1])
+        self._task = asyncio.create_task(self._run(server, target, sorted(slots)))
+
+    async def cancel(self) -> None:
+        task = self._task
+        if task is None or task.done():
+            return
+        task.cancel()
+        await asyncio.wait({task})
+        self._note(MigrationState.CANCELLED)
+
+    def _note(self, state: MigrationState, message: str = "") -> None:
+        self.seen = (replace(self.seen[0], state=state, message=message), *self.seen[1:])
+
+    async def _run(self, server: Server, target: SeenMember, slots: list[int]) -> None:
+        try:
+            connection = await server.connect()
+            try:
+                await set_slots(server, slots, "MIGRATING", target.id)
+                await _Carrier(connection, target, await _credentials(connection)).carry(slots)
+                self._note(MigrationState.EMPTIED)
+                await _settle(server, connection, target.id, slots)
+            finally:
+                connection.close()
+        except (Refused, Silent, Failure) as error:
+            log.warning("slots are not moved: %s", error)
+            self._note(MigrationState.FAILED, str(error))
+        else:
+            self._note(MigrationState.DONE)
+
+
+class _Carrier:
+    """Carries the keys of slots to one target."""
+
+    def __init__(self, connection: Connection, target: SeenMember, credentials: tuple[Word, ...]) -> None:
+        self._connection, self._target, self._credentials = connection, target, credentials
+        self._at_once = 64
+
+    async def carry(self, slots: list[int]) -> None:
+        for slot in slots:
+            while keys := await self._keys(slot):
+                await self._carry(keys)
+
+    async def _keys(self, slot: int) -> list[bytes]:
+        found: list[bytes] = await self._connection.call("CLUSTER", "GETKEYSINSLOT", slot, self._at_once)
+        return found
+
+    async def _carry(self, keys: list[bytes]) -> None:
+        begun = time.monotonic()
+        try:
+            await self._migrate(keys, USUAL_PATIENCE)
+        except Refused as refusal:
+            if refusal.code != "IOERR":
+                raise
+            log.info("some of %d keys are carried alone: %s", len(keys), refusal)
+            for key in keys:
+                await self._migrate([key], LONG_PATIENCE)
+        took = time.monotonic() - begun
+        if took > GOAL:
+            self._at_once = max(1, self._at_once // 2)
+        elif len(keys) == self._at_once:
+            self._at_once = min(MOST_KEYS, self._at_once * 2)
+
+    async def _migrate(self, keys: list[bytes], patience: float) -> None:
+        host, port = self._target.address.partition("@")[0].rsplit(":", 1)
+        await self._connection.call(
+            "MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS", *keys,
+            limit=patience * 2,
+        )  # fmt: skip
+
+
+async def _credentials(connection: Connection) -> tuple[Word, ...]:
+    """Those by which this server speaks to others as their replica."""
+    said = await connection.call("CONFIG", "GET", "masteruser", "masterauth")
+    known = dict(zip(said[::2], said[1::2], strict=True))
+    user, password = known.get(b"masteruser", b""), known.get(b"masterauth", b"")
+    if not password:
+        return ()
+    return ("AUTH2", user, password) if user else ("AUTH", password)
+
+
+async def _settle(server: Server, connection: Connection, target_id: str, slots: list[int]) -> None:
+    """When the target owns them, the marks here go."""
+    ends = time.monotonic() + CLAIM
+    while time.monotonic() < ends:
+        seen = parse_nodes((await connection.call("CLUSTER", "NODES")).decode())
+        owned = next((each.slots for each in seen.members if each.id == target_id), frozenset[int]())
+        if owned.issuperset(slots):
+            marked = {mark.slot for mark in seen.migrating if mark.other_id == target_id}
+            await set_slots(server, marked & owned, "NODE", target_id)
+            return
+        await asyncio.sleep(LOOK_AGAIN)
+    raise Failure("the_target_claims_what_is_empty", f"{target_id} has not claimed the slots in time")
