@@ -171,6 +171,13 @@ class ClusterOrders:
         await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if order.promote.force else []))
         await _in_office(server)
 
+    async def take_over(self, by: str) -> None:
+        """Asked by the primary itself, which is about to stop."""
+        said = await self._pod.peer(by)
+        if said is None:
+            raise Refusal("a_replica_follows_who_hands_over", f"{by} does not say who it is")
+        await self._promote(contract.Order(promote=contract.Promote(former_id=said.server.cluster.node_id)))
+
     async def _take_office(self, order: contract.Order) -> None:
         server, view = await seen(self._pod)
         if not order.take_office.proof:

@@ -25,9 +25,17 @@ USERS_LOADED = "users-loaded.sha256"
 
 
 def write(
-    settings: SidecarSettings, primary: str, *, with_log: bool = False, modules: Sequence[str] = ()
+    settings: SidecarSettings,
+    primary: str,
+    *,
+    with_log: bool = False,
+    modules: Sequence[str] = (),
+    in_cluster: bool = False,
 ) -> None:
-    """Everything the server reads at its start; `primary` is the node to follow, or this one."""
+    """Everything the server reads at its start; `primary` is the node to follow, or this one.
+
+    In a cluster servers know by themselves whom they follow, and are told only where they are.
+    """
     rendered = (settings.config / CONFIG).read_text()
     said = config_file.parse(rendered)
     said["appendonly"] = "yes" if with_log else "no"
@@ -37,9 +45,14 @@ def write(
         f"unixsocket {settings.run / SOCKET}",
         "unixsocketperm 700",
         f"aclfile {settings.run / USERS}",
-        f"replica-announce-ip {settings.server_of(settings.node)[0]}",
     ]
-    if primary != settings.node:
+    hostname = settings.server_of(settings.node)[0]
+    if in_cluster:
+        own.append(f"cluster-announce-ip {settings.pod_ip}")
+        own.append(f"cluster-announce-hostname {hostname}")
+    else:
+        own.append(f"replica-announce-ip {hostname}")
+    if primary != settings.node and not in_cluster:
         host, port = settings.server_of(primary)
         own.append(f"replicaof {host} {port}")
     write_users(settings)

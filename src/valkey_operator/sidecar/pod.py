@@ -16,9 +16,11 @@ from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import cluster_words, files, gate, metrics, modules, observer
+from valkey_operator.sidecar import cluster_gate, cluster_words, files, gate, metrics, modules, observer
 from valkey_operator.sidecar.changes import Changes
+from valkey_operator.sidecar.cluster_leaving import ClusterLeaving
 from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
+from valkey_operator.sidecar.cluster_readiness import ClusterReadiness
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.fence import Fence
@@ -73,6 +75,7 @@ class Pod:
         self.turn = asyncio.Lock()
         self.lease = Lease()
         self.mover, self.haste = Mover(), Haste(self.directive)
+        self._readiness = ClusterReadiness()
         self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
         self._leaving = Leaving(self, heard_at)
@@ -178,10 +181,17 @@ class Pod:
 
     def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
         wanted = self._wanted()
-        files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
+        files.write(
+            self._settings,
+            verdict.primary,
+            with_log=wanted.appendonly,
+            modules=loaded,
+            in_cluster=self.is_in_cluster,
+        )
         self._volume.note_start(wanted)
         self._noticed = None
-        self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
+        if not self.is_in_cluster:
+            self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
         self._opened_by = verdict.rule
         if verdict.primary == self._settings.node:
             # Counted from here: what a long load leaves of it is for the lease to say.
@@ -197,7 +207,7 @@ class Pod:
         """Looked at anew each time: the record and the members may be others by now."""
         start = Start(
             self._settings.node,
-            self.record,
+            self._record_at_the_gate(),
             self._volume.seen(appendonly=self._wanted().appendonly),
             dict.fromkeys(sorted(self.others), Silence()),
             self._volume.lineage,
@@ -206,8 +216,15 @@ class Pod:
         if gate.needs_members(start):
             members = await self.members.ask(start.members)
             # Another primary may have been noted while they were asked.
-            return replace(start, members=members, record=self.record, is_allowed=self._is_allowed)
+            record = self._record_at_the_gate()
+            return replace(start, members=members, record=record, is_allowed=self._is_allowed)
         return start
+
+    def _record_at_the_gate(self) -> Record:
+        """A cluster keeps its own, without anybody's word."""
+        if self.is_in_cluster:
+            return cluster_gate.own_record(self._settings.data, self._settings.node)
+        return self.record
 
     def _wanted(self) -> Kept:
         """What the next server is to keep on its disk: as rendered, but begun in the mode of the last run."""
@@ -283,8 +300,12 @@ class Pod:
         info = self._server.info if self._server is not None else None
         return info is not None and info.get("role") == "master"
 
+    @property
+    def is_in_cluster(self) -> bool:
+        return self.directive("cluster-enabled", "no") == "yes"
+
     def cluster_orders(self) -> Known:
-        if self.directive("cluster-enabled", "no") != "yes":
+        if not self.is_in_cluster:
             return {}
         return {**self._cluster_orders.known(), **self._slot_orders.known()}
 
@@ -306,7 +327,10 @@ class Pod:
         return await self._handing.hand_over(epoch, to, limit)
 
     async def take_over(self, epoch: int, by: str) -> None:
-        await self._handing.take_over(epoch, by)
+        if self.is_in_cluster:
+            await self._cluster_orders.take_over(by)
+        else:
+            await self._handing.take_over(epoch, by)
 
     async def order_fence(self, is_on: bool) -> None:
         await self.fence.order(is_on)
@@ -320,7 +344,10 @@ class Pod:
     def why_not_ready(self) -> str | None:
         if self._server is None:
             return self._waits_for
-        return observer.why_not_ready(self._server.info) or None
+        why = observer.why_not_ready(self._server.info)
+        if not why and self.is_in_cluster:
+            why = self._readiness.why_not(self._server.cluster)
+        return why or None
 
     def metrics(self) -> str:
         server = self._server
@@ -415,7 +442,9 @@ class Pod:
         """Before the pod goes: a primary hands over, if there is somebody, and then the server is stopped."""
         begun = time.monotonic()
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
-        if self.others:
+        if self.others and self.is_in_cluster:
+            await ClusterLeaving(self).leave_office()
+        elif self.others:
             await self._leaving.leave_office()
         async with self.turn:
             await self.stop(STOP_LIMIT - (time.monotonic() - begun))
