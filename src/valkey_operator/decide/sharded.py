@@ -68,6 +68,8 @@ def _step(seen: SeenSharded) -> ClusterStep:
     if not seen.wish.replicas:
         return _suspend(seen)
     made = _make(seen)
+    if not seen.is_formed and (made.actions or made.waits):
+        return made  # slots are shared out among all shards, or not at all
     urgent = shard_failover.plan(seen)
     if urgent.actions or urgent.waits:
         return made + urgent
