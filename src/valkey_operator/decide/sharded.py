@@ -75,10 +75,17 @@ def _step(seen: SeenSharded) -> ClusterStep:
         return made + urgent
     formed = formation.plan(seen.cluster)
     if formed.actions or formed.waits:
-        return made + formed + shard_roll.mend(seen)
+        return _still(seen, made + formed + shard_roll.mend(seen))
     if made.actions or made.waits or formed.refusals:
         return made + formed
     return _in_good_order(seen)
+
+
+def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
+    """What was begun goes on while its nodes come back or get to know each other."""
+    if step.doing is not None or seen.operation not in (SCALING, shard_roll.ROLLING) or not step.waits:
+        return step
+    return replace(step, doing=Doing(seen.operation, step.waits[0].sentence))
 
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:
@@ -86,7 +93,7 @@ def _in_good_order(seen: SeenSharded) -> ClusterStep:
     for operation in (shard_failover.switch_over, _remove, resharding.plan, shard_roll.plan):
         found = operation(seen)
         if found.actions or found.waits or found.refusals:
-            return found
+            return _still(seen, found)
     return ClusterStep()
 
 
