@@ -147,6 +147,9 @@ class Member(Pod):
         return contract.Acquaintance(node=self.node, node_id=await self.id(), address=self.address)
 
 
+_GIVEN: set[int] = set()
+
+
 def _free_ports() -> tuple[int, int]:
     """Below those that the system gives to connections by itself."""
     chosen: list[int] = []
@@ -154,7 +157,9 @@ def _free_ports() -> tuple[int, int]:
         port = random.randrange(12000, 32000)  # noqa: S311
         with socket.socket() as tried, contextlib.suppress(OSError):
             tried.bind((HOST, port))
-            chosen.append(port)
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                chosen.append(port)
     return chosen[0], chosen[1]
 
 

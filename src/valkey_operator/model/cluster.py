@@ -133,3 +133,75 @@ class ClusterView:
     @cached_property
     def _owners(self) -> dict[int, str]:
         return {slot: member.id for member in self.by_id.values() for slot in member.slots}
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """One node of ours, as it was seen during this look."""
+
+    name: str
+    shard: int
+    index: int
+    # None when it did not answer.
+    view: ClusterView | None = None
+    # Its id at the last time it answered; empty when it never did.
+    known_id: str = ""
+    keys: int = 0
+    # Of functions.
+    libraries: int = 0
+    # Of a replica: it has its primary's data and gets what follows.
+    is_in_sync: bool = False
+    # A silent one that never ran and has no volume holds nothing; any other may.
+    may_hold_data: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.view.own_id if self.view is not None else self.known_id
+
+    @property
+    def address(self) -> str:
+        return self.view.own.address if self.view is not None else ""
+
+
+@dataclass(frozen=True)
+class SeenCluster:
+    """All nodes of ours, and whether every slot has had an owner before."""
+
+    nodes: tuple[ClusterNode, ...]
+    is_formed: bool = False
+
+    @cached_property
+    def by_id(self) -> dict[str, ClusterNode]:
+        return {node.id: node for node in self.nodes if node.id}
+
+    @cached_property
+    def answered(self) -> tuple[tuple[ClusterNode, ClusterView], ...]:
+        return tuple((node, node.view) for node in self.nodes if node.view is not None)
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        return tuple(sorted({node.shard for node in self.nodes}))
+
+    @cached_property
+    def owned(self) -> frozenset[int]:
+        """Slots that have an owner in anybody's view."""
+        # Most views say the same: by ranges that is little to look at.
+        return as_slots(
+            {part for _, view in self.answered for member in view.by_id.values() for part in member.ranges}
+        )
+
+    def primary_of(self, shard: int) -> ClusterNode | None:
+        """Who owns its slots, by the newest word on it; else who is followed; else the first that is a primary."""
+        nodes = [node for node in self.nodes if node.shard == shard and node.id]
+        epochs = {node.name: self._epoch_of(node) for node in nodes}
+        owners = [node for node in nodes if epochs[node.name] is not None]
+        if owners:
+            return max(owners, key=lambda node: epochs[node.name] or 0)
+        followed = {node.view.own.primary_id for node in nodes if node.view is not None}
+        primaries = [node for node in nodes if node.view is not None and node.view.own.is_primary]
+        return min(primaries, key=lambda node: (node.id not in followed, node.index), default=None)
+
+    def _epoch_of(self, node: ClusterNode) -> int | None:
+        """The config epoch under which somebody sees it as an owner of slots."""
+        seen = (view.by_id.get(node.id) for _, view in self.answered)
+        return max((each.config_epoch for each in seen if each is not None and each.ranges), default=None)

@@ -25,6 +25,8 @@ GOAL = 0.02
 MOST_KEYS = 512
 # For one that is so large that it does not get through in the usual time.
 USUAL_PATIENCE, LONG_PATIENCE = 5.0, 60.0
+# For the whole answer: a server counts its patience anew with each piece it sends.
+LIMIT = 300.0
 # For the target to say that the slots are its own.
 CLAIM = 60.0
 LOOK_AGAIN = 0.05
@@ -126,7 +128,7 @@ class _Carrier:
         host, port = self._target.address.partition("@")[0].rsplit(":", 1)
         await self._connection.call(
             "MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS", *keys,
-            limit=patience * 2,
+            limit=LIMIT,
         )  # fmt: skip
 
 
