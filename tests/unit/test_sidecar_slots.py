@@ -19,7 +19,9 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.render.users import RULES, SIDECAR
 from valkey_operator.sidecar import mover
+from valkey_operator.valkey.connection import Refused
 
 REFUSED = contract.RESULT_REFUSED
 UNDER_WAY = contract.SlotMigration.STATE_UNDER_WAY
@@ -317,3 +319,24 @@ async def test_the_sidecar_goes_on_with_its_other_work_while_slots_move(folder: 
         outcome = await a.order(migrate_slots=other)
         assert (outcome.result, outcome.guard) == (REFUSED, "one_migration_at_a_time")
         assert await read(everyone, "any") is None
+
+
+@pytest.mark.parametrize(("version", "by_key"), [("8.0", True), ("8.1", True), ("9.1", True), ("9.1", False)])
+async def test_the_sidecars_own_user_may_do_all_of_it_and_read_no_key(
+    folder: Path, version: str, by_key: bool
+) -> None:
+    async with formed(folder, shards=2, version=version) as everyone:
+        a, b = everyone.values()
+        await fill(a, 1000)
+        for each in everyone.values():
+            await each.ask("ACL", "SETUSER", SIDECAR, "on", ">secret", *RULES[SIDECAR].split())
+            assert each.living is not None
+            each.living._user, each.living._password = SIDECAR, "secret"
+            each.living._disconnect()
+        await moved(a, b, FEW, by_key)
+        dumped = await a.obeys(dump_functions=contract.DumpFunctions())
+        await b.obeys(load_functions=contract.LoadFunctions(functions=dumped.functions))
+        await a.obeys(hurry=contract.Hurry(milliseconds=1000))
+        for words in (("GET", "key"), ("DUMP", "key"), ("RESTORE", "key", "0", "x"), ("KEYS", "*")):
+            with pytest.raises(Refused, match="NOPERM"):
+                await a.ask(*words)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges
 from valkey_operator.sidecar.refusals import Failure, Refusal
@@ -23,6 +24,7 @@ from valkey_operator.valkey.connection import Connection, Refused, Silent, Word
 # A server does nothing else while it hands keys over: as many at once as take about this long.
 GOAL = 0.02
 MOST_KEYS = 512
+SLOTS_AT_ONCE = 64
 # For one that is so large that it does not get through in the usual time.
 USUAL_PATIENCE, LONG_PATIENCE = 5.0, 60.0
 # For the whole answer: a server counts its patience anew with each piece it sends.
@@ -92,6 +94,9 @@ class Mover:
             self._note(MigrationState.DONE)
 
 
+Keys = list[bytes]
+
+
 class _Carrier:
     """Carries the keys of slots to one target."""
 
@@ -100,36 +105,60 @@ class _Carrier:
         self._at_once = 64
 
     async def carry(self, slots: list[int]) -> None:
-        for slot in slots:
-            while keys := await self._keys(slot):
-                await self._carry(keys)
+        left = slots
+        while left:
+            found = await self._keys(left[:SLOTS_AT_ONCE])
+            for group in _groups(found.values(), self._at_once):
+                await self._carry(group)
+            left = [*found, *left[SLOTS_AT_ONCE:]]
 
-    async def _keys(self, slot: int) -> list[bytes]:
-        found: list[bytes] = await self._connection.call("CLUSTER", "GETKEYSINSLOT", slot, self._at_once)
-        return found
+    async def _keys(self, slots: list[int]) -> dict[int, Keys]:
+        """Of those that have any left."""
+        asked: list[tuple[Word, ...]] = [("CLUSTER", "GETKEYSINSLOT", slot, self._at_once) for slot in slots]
+        answers = await self._connection.call_all(asked)
+        return {slot: keys for slot, keys in zip(slots, _accepted(answers), strict=True) if keys}
 
-    async def _carry(self, keys: list[bytes]) -> None:
+    async def _carry(self, group: list[Keys]) -> None:
+        """Keys of one slot go by one command, and several commands in one go."""
         begun = time.monotonic()
         try:
-            await self._migrate(keys, USUAL_PATIENCE)
+            await self._migrate(group, USUAL_PATIENCE)
         except Refused as refusal:
             if refusal.code != "IOERR":
                 raise
-            log.info("some of %d keys are carried alone: %s", len(keys), refusal)
-            for key in keys:
-                await self._migrate([key], LONG_PATIENCE)
-        took = time.monotonic() - begun
-        if took > GOAL:
+            log.info("some of %d keys are carried alone: %s", sum(map(len, group)), refusal)
+            for keys in group:
+                for key in keys:
+                    await self._migrate([[key]], LONG_PATIENCE)
+        if time.monotonic() - begun > GOAL:
             self._at_once = max(1, self._at_once // 2)
-        elif len(keys) == self._at_once:
+        else:
             self._at_once = min(MOST_KEYS, self._at_once * 2)
 
-    async def _migrate(self, keys: list[bytes], patience: float) -> None:
+    async def _migrate(self, group: list[Keys], patience: float) -> None:
         host, port = self._target.address.partition("@")[0].rsplit(":", 1)
-        await self._connection.call(
-            "MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS", *keys,
-            limit=LIMIT,
-        )  # fmt: skip
+        way = ("MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS")
+        _accepted(await self._connection.call_all([(*way, *keys) for keys in group], limit=LIMIT))
+
+
+def _groups(found: Iterable[Keys], most: int) -> Iterable[list[Keys]]:
+    """As many keys in each as go at once; those of one slot may be in several."""
+    group: list[Keys] = []
+    for keys in found:
+        for first in range(0, len(keys), most):
+            group.append(keys[first : first + most])
+            if sum(map(len, group)) >= most:
+                yield group
+                group = []
+    if group:
+        yield group
+
+
+def _accepted(answers: list[Any]) -> list[Any]:
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise answer
+    return answers
 
 
 async def _credentials(connection: Connection) -> tuple[Word, ...]:
