@@ -61,7 +61,7 @@ class Member(Pod):
 
     async def start(self, *, moved: bool = False) -> None:
         if moved or not self.port:
-            self.port, self.bus = _free_ports()
+            self.port, self.bus = free_ports()
         socket_file = self.folder / "s"
         socket_file.unlink(missing_ok=True)
         own = f"port {self.port}\ncluster-port {self.bus}\ncluster-announce-ip {HOST}\ndir {self.folder}\n"
@@ -150,7 +150,7 @@ class Member(Pod):
 _GIVEN: set[int] = set()
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
     """Below those that the system gives to connections by itself."""
     chosen: list[int] = []
     while len(chosen) < 2:
