@@ -180,8 +180,8 @@ async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version
         await former.settle()
         resharder = Resharder(former)
         async with writing(everyone, 300, until_copied=True) as writer:
-            await resharder.reshard(4, until=lambda step: bool(step.under_way))
-            source = next(move.source for move in (await resharder.step(4)).under_way)
+            step = await resharder.reshard(4, until=lambda step: bool(step.under_way))
+            source = step.under_way[0].source
             primary, replica = everyone[f"{source}-0"], everyone[f"{source}-1"]
             former_id = await primary.id()
             await primary.kill()

@@ -137,7 +137,7 @@ async def test_times_to_live_big_keys_and_keys_of_any_bytes_arrive(folder: Path,
 async def test_a_key_that_does_not_get_through_in_time_is_carried_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mover, "USUAL_PATIENCE", 0.001)
+    monkeypatch.setattr(mover, "USUAL_PATIENCE", 0.002)
     async with formed(folder, shards=2, version="8.1") as everyone:
         a, b = everyone.values()
         slot = await a.ask("CLUSTER", "KEYSLOT", "{x}")
@@ -340,3 +340,34 @@ async def test_the_sidecars_own_user_may_do_all_of_it_and_read_no_key(
         for words in (("GET", "key"), ("DUMP", "key"), ("RESTORE", "key", "0", "x"), ("KEYS", "*")):
             with pytest.raises(Refused, match="NOPERM"):
                 await a.ask(*words)
+
+
+@pytest.mark.parametrize(("version", "by_key"), [("8.1", True), ("9.1", False)])
+async def test_where_servers_need_a_password_slots_move_as_replication_does(
+    folder: Path, version: str, by_key: bool
+) -> None:
+    async with formed(folder, shards=2, version=version) as everyone:
+        a, b = everyone.values()
+        await fill(a, 1000)
+        extra = ["+cluster|syncslots"] if version == "9.1" else []
+        for each in everyone.values():
+            rights = (
+                "+psync",
+                "+replconf",
+                "+ping",
+                "+select",
+                "+@write",
+                "+multi",
+                "+exec",
+                "~*",
+                "&*",
+                *extra,
+            )
+            await each.ask("ACL", "SETUSER", "copier", "on", ">secret", *rights)
+            await each.ask("ACL", "SETUSER", SIDECAR, "on", ">own", *RULES[SIDECAR].split())
+            assert each.living is not None
+            each.living._user, each.living._password = SIDECAR, "own"
+            each.living._disconnect()
+            await each.ask("CONFIG", "SET", "masteruser", "copier", "masterauth", "secret")
+            await each.ask("ACL", "SETUSER", "default", "off")
+        await moved(a, b, FEW, by_key)

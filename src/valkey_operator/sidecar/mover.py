@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges
+from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges, as_slots
 from valkey_operator.sidecar.refusals import Failure, Refusal
 from valkey_operator.sidecar.slot_marks import Server, set_slots
 from valkey_operator.valkey.cluster import parse_nodes
@@ -25,8 +25,11 @@ from valkey_operator.valkey.connection import Connection, Refused, Silent, Word
 GOAL = 0.02
 MOST_KEYS = 512
 SLOTS_AT_ONCE = 64
-# For one that is so large that it does not get through in the usual time.
-USUAL_PATIENCE, LONG_PATIENCE = 5.0, 60.0
+# For each piece on its way, in seconds. The server stands still meanwhile, so one that waits for a target that hangs must
+# be back before the others take it for dead.
+USUAL_PATIENCE = 1.0
+# For a key that is so large that it does not get through in the usual time: this much of the node timeout.
+PATIENCE_FOR_ONE = 0.8
 # For the whole answer: a server counts its patience anew with each piece it sends.
 LIMIT = 300.0
 # For the target to say that the slots are its own.
@@ -49,12 +52,16 @@ class Mover:
     def is_under_way(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
+    async def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
         if self.is_under_way:
             now = self.seen[0]
             if (now.target_id, now.ranges) == (target.id, as_ranges(slots)):
                 return  # it is the very same
-            raise Refusal("one_migration_at_a_time", f"slots go to {now.target_id} just now")
+            if as_slots(now.ranges).isdisjoint(slots):
+                raise Refusal("one_migration_at_a_time", f"other slots go to {now.target_id} just now")
+            await (
+                self.cancel()
+            )  # whoever asks for the same slots has a reason: the target may be another by now
         begun = SeenMigration(
             f"key-by-key-{next(self._numbers)}",
             own_id,
@@ -82,7 +89,7 @@ class Mover:
             connection = await server.connect()
             try:
                 await set_slots(server, slots, "MIGRATING", target.id)
-                await _Carrier(connection, target, await _credentials(connection)).carry(slots)
+                await _Carrier(connection, target, await _Terms.of(connection)).carry(slots)
                 self._note(MigrationState.EMPTIED)
                 await _settle(server, connection, target.id, slots)
             finally:
@@ -94,14 +101,32 @@ class Mover:
             self._note(MigrationState.DONE)
 
 
+@dataclass(frozen=True)
+class _Terms:
+    """What the server's own configuration says of talking to others."""
+
+    # Those by which it speaks to others as their replica.
+    credentials: tuple[Word, ...]
+    patience_for_one: float
+
+    @classmethod
+    async def of(cls, connection: Connection) -> _Terms:
+        said = await connection.call("CONFIG", "GET", "masteruser", "masterauth", "cluster-node-timeout")
+        known = dict(zip(said[::2], said[1::2], strict=True))
+        user, password = known[b"masteruser"], known[b"masterauth"]
+        named: tuple[Word, ...] = ("AUTH2", user, password) if user else ("AUTH", password)
+        patience = int(known[b"cluster-node-timeout"]) / 1000 * PATIENCE_FOR_ONE
+        return cls(named if password else (), patience)
+
+
 Keys = list[bytes]
 
 
 class _Carrier:
     """Carries the keys of slots to one target."""
 
-    def __init__(self, connection: Connection, target: SeenMember, credentials: tuple[Word, ...]) -> None:
-        self._connection, self._target, self._credentials = connection, target, credentials
+    def __init__(self, connection: Connection, target: SeenMember, terms: _Terms) -> None:
+        self._connection, self._target, self._terms = connection, target, terms
         self._at_once = 64
 
     async def carry(self, slots: list[int]) -> None:
@@ -129,7 +154,7 @@ class _Carrier:
             log.info("some of %d keys are carried alone: %s", sum(map(len, group)), refusal)
             for keys in group:
                 for key in keys:
-                    await self._migrate([[key]], LONG_PATIENCE)
+                    await self._migrate([[key]], max(USUAL_PATIENCE, self._terms.patience_for_one))
         if time.monotonic() - begun > GOAL:
             self._at_once = max(1, self._at_once // 2)
         else:
@@ -137,7 +162,17 @@ class _Carrier:
 
     async def _migrate(self, group: list[Keys], patience: float) -> None:
         host, port = self._target.address.partition("@")[0].rsplit(":", 1)
-        way = ("MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS")
+        way = (
+            "MIGRATE",
+            host,
+            port,
+            "",
+            0,
+            round(patience * 1000),
+            "REPLACE",
+            *self._terms.credentials,
+            "KEYS",
+        )
         _accepted(await self._connection.call_all([(*way, *keys) for keys in group], limit=LIMIT))
 
 
@@ -159,16 +194,6 @@ def _accepted(answers: list[Any]) -> list[Any]:
         if isinstance(answer, Refused):
             raise answer
     return answers
-
-
-async def _credentials(connection: Connection) -> tuple[Word, ...]:
-    """Those by which this server speaks to others as their replica."""
-    said = await connection.call("CONFIG", "GET", "masteruser", "masterauth")
-    known = dict(zip(said[::2], said[1::2], strict=True))
-    user, password = known.get(b"masteruser", b""), known.get(b"masterauth", b"")
-    if not password:
-        return ()
-    return ("AUTH2", user, password) if user else ("AUTH", password)
 
 
 async def _settle(server: Server, connection: Connection, target_id: str, slots: list[int]) -> None:

@@ -52,7 +52,7 @@ class SlotOrders:
         slots = slots_of(wished.slots) - target.slots
         _check_owner(view, slots, view.own_id)
         if wished.key_by_key:
-            self._pod.mover.begin(server, view.own_id, target, slots)
+            await self._pod.mover.begin(server, view.own_id, target, slots)
             return
         if not moves_whole_slots((server.info or {}).get("valkey_version", "")):
             raise Refusal("slots_go_key_by_key_before_9", "this server cannot move slots as a whole")
