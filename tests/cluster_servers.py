@@ -61,7 +61,7 @@ class Member(Pod):
 
     async def start(self, *, moved: bool = False) -> None:
         if moved or not self.port:
-            self.port, self.bus = _free_ports()
+            self.port, self.bus = free_ports()
         socket_file = self.folder / "s"
         socket_file.unlink(missing_ok=True)
         own = f"port {self.port}\ncluster-port {self.bus}\ncluster-announce-ip {HOST}\ndir {self.folder}\n"
@@ -147,14 +147,19 @@ class Member(Pod):
         return contract.Acquaintance(node=self.node, node_id=await self.id(), address=self.address)
 
 
-def _free_ports() -> tuple[int, int]:
+_GIVEN: set[int] = set()
+
+
+def free_ports() -> tuple[int, int]:
     """Below those that the system gives to connections by itself."""
     chosen: list[int] = []
     while len(chosen) < 2:
         port = random.randrange(12000, 32000)  # noqa: S311
         with socket.socket() as tried, contextlib.suppress(OSError):
             tried.bind((HOST, port))
-            chosen.append(port)
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                chosen.append(port)
     return chosen[0], chosen[1]
 
 

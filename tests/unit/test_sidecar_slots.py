@@ -19,7 +19,9 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.render.users import RULES, SIDECAR
 from valkey_operator.sidecar import mover
+from valkey_operator.valkey.connection import Refused
 
 REFUSED = contract.RESULT_REFUSED
 UNDER_WAY = contract.SlotMigration.STATE_UNDER_WAY
@@ -135,7 +137,7 @@ async def test_times_to_live_big_keys_and_keys_of_any_bytes_arrive(folder: Path,
 async def test_a_key_that_does_not_get_through_in_time_is_carried_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mover, "USUAL_PATIENCE", 0.001)
+    monkeypatch.setattr(mover, "USUAL_PATIENCE", 0.002)
     async with formed(folder, shards=2, version="8.1") as everyone:
         a, b = everyone.values()
         slot = await a.ask("CLUSTER", "KEYSLOT", "{x}")
@@ -317,3 +319,55 @@ async def test_the_sidecar_goes_on_with_its_other_work_while_slots_move(folder: 
         outcome = await a.order(migrate_slots=other)
         assert (outcome.result, outcome.guard) == (REFUSED, "one_migration_at_a_time")
         assert await read(everyone, "any") is None
+
+
+@pytest.mark.parametrize(("version", "by_key"), [("8.0", True), ("8.1", True), ("9.1", True), ("9.1", False)])
+async def test_the_sidecars_own_user_may_do_all_of_it_and_read_no_key(
+    folder: Path, version: str, by_key: bool
+) -> None:
+    async with formed(folder, shards=2, version=version) as everyone:
+        a, b = everyone.values()
+        await fill(a, 1000)
+        for each in everyone.values():
+            await each.ask("ACL", "SETUSER", SIDECAR, "on", ">secret", *RULES[SIDECAR].split())
+            assert each.living is not None
+            each.living._user, each.living._password = SIDECAR, "secret"
+            each.living._disconnect()
+        await moved(a, b, FEW, by_key)
+        dumped = await a.obeys(dump_functions=contract.DumpFunctions())
+        await b.obeys(load_functions=contract.LoadFunctions(functions=dumped.functions))
+        await a.obeys(hurry=contract.Hurry(milliseconds=1000))
+        for words in (("GET", "key"), ("DUMP", "key"), ("RESTORE", "key", "0", "x"), ("KEYS", "*")):
+            with pytest.raises(Refused, match="NOPERM"):
+                await a.ask(*words)
+
+
+@pytest.mark.parametrize(("version", "by_key"), [("8.1", True), ("9.1", False)])
+async def test_where_servers_need_a_password_slots_move_as_replication_does(
+    folder: Path, version: str, by_key: bool
+) -> None:
+    async with formed(folder, shards=2, version=version) as everyone:
+        a, b = everyone.values()
+        await fill(a, 1000)
+        extra = ["+cluster|syncslots"] if version == "9.1" else []
+        for each in everyone.values():
+            rights = (
+                "+psync",
+                "+replconf",
+                "+ping",
+                "+select",
+                "+@write",
+                "+multi",
+                "+exec",
+                "~*",
+                "&*",
+                *extra,
+            )
+            await each.ask("ACL", "SETUSER", "copier", "on", ">secret", *rights)
+            await each.ask("ACL", "SETUSER", SIDECAR, "on", ">own", *RULES[SIDECAR].split())
+            assert each.living is not None
+            each.living._user, each.living._password = SIDECAR, "own"
+            each.living._disconnect()
+            await each.ask("CONFIG", "SET", "masteruser", "copier", "masterauth", "secret")
+            await each.ask("ACL", "SETUSER", "default", "off")
+        await moved(a, b, FEW, by_key)

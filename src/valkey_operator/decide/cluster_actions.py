@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from valkey_operator.decide.actions import Doing, Refusal, Wait
+from valkey_operator.decide.resharding import SlotAction
 from valkey_operator.model.cluster import SlotRange
 
 
@@ -83,42 +84,9 @@ class FailOver:
     lost_seconds: int | None = 0
 
 
-@dataclass(frozen=True)
-class MigrateSlots:
-    source: str
-    target: str
-    target_id: str
-    slots: tuple[SlotRange, ...]
-    key_by_key: bool = False
-
-
-@dataclass(frozen=True)
-class ImportSlots:
-    """Before they are moved key by key."""
-
-    target: str
-    source_id: str
-    slots: tuple[SlotRange, ...]
-
-
-@dataclass(frozen=True)
-class ClaimSlots:
-    """After they were moved key by key."""
-
-    target: str
-    source: str
-    source_id: str
-    slots: tuple[SlotRange, ...]
-
-
-@dataclass(frozen=True)
-class CancelMigrations:
-    node: str
-
-
 ClusterAction = (
     Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | NoteFormed | MakeNode | RemoveNode | RestartPod
-    | FailOver | MigrateSlots | ImportSlots | ClaimSlots | CancelMigrations
+    | FailOver | SlotAction
 )  # fmt: skip
 
 

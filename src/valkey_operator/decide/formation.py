@@ -105,9 +105,12 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
             other
             for other, its in seen.answered
             if other is not node
-            and _needs_meeting(view, other, is_near=hub in (node, other) or primary in (node, other))
-            # Of two that do not know each other one is enough.
-            and not (view.own_id > its.own_id and hub is other and other.id not in view.by_id)
+            and _needs_meeting(
+                view,
+                other,
+                # One of the two is enough, unless the other one knows this node already and gets no answer.
+                is_near=node is hub or other is primary or (other is hub and node.id in its.by_id),
+            )
         ]
         if others:
             yield Meet(node.name, tuple(other.name for other in others))
@@ -161,12 +164,13 @@ def _strangers(seen: SeenCluster, view: ClusterView) -> Iterable[SeenMember]:
 
 
 def _is_alive(member: SeenMember) -> bool:
-    return member.is_connected and not member.is_failed
+    """As far as anybody knows: the others have not agreed that it failed, and it has not become another one."""
+    return bool(member.address) and not member.is_failed
 
 
 def _owns(seen: SeenCluster, member: SeenMember) -> bool:
     views = (view.by_id.get(member.id) for _, view in seen.answered)
-    return any(each is not None and each.slots for each in views)
+    return any(each is not None and each.ranges for each in views)
 
 
 def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
@@ -175,7 +179,7 @@ def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
         each.id: (node, each)
         for node, view in seen.answered
         for each in _strangers(seen, view)
-        if _is_alive(each) or (each.slots and len(view.by_id) > 1 and not _is_ours(seen, each))
+        if _is_alive(each) or (each.ranges and not _is_ours(seen, each))
     }
     for node, each in found.values():
         yield Refusal(

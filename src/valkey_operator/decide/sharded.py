@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from valkey_operator.decide import formation, resharding, shard_failover, shard_roll
+from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
@@ -90,7 +90,7 @@ def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:
     """One operation at a time, in this order of weight."""
-    for operation in (shard_failover.switch_over, _remove, resharding.plan, shard_roll.plan):
+    for operation in (shard_failover.switch_over, _remove, shard_moves.plan, shard_roll.plan):
         found = operation(seen)
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)

@@ -147,6 +147,8 @@ class ClusterNode:
     # Its id at the last time it answered; empty when it never did.
     known_id: str = ""
     keys: int = 0
+    # Of functions.
+    libraries: int = 0
     # Of a replica: it has its primary's data and gets what follows.
     is_in_sync: bool = False
     # A silent one that never ran and has no volume holds nothing; any other may.
@@ -183,8 +185,9 @@ class SeenCluster:
     @cached_property
     def owned(self) -> frozenset[int]:
         """Slots that have an owner in anybody's view."""
-        return frozenset(
-            slot for _, view in self.answered for member in view.by_id.values() for slot in member.slots
+        # Most views say the same: by ranges that is little to look at.
+        return as_slots(
+            {part for _, view in self.answered for member in view.by_id.values() for part in member.ranges}
         )
 
     def primary_of(self, shard: int) -> ClusterNode | None:
@@ -201,4 +204,4 @@ class SeenCluster:
     def _epoch_of(self, node: ClusterNode) -> int | None:
         """The config epoch under which somebody sees it as an owner of slots."""
         seen = (view.by_id.get(node.id) for _, view in self.answered)
-        return max((each.config_epoch for each in seen if each is not None and each.slots), default=None)
+        return max((each.config_epoch for each in seen if each is not None and each.ranges), default=None)

@@ -43,8 +43,8 @@ class ShardNode:
     offset: int = 0
     # Of a replica: for how long its link to its primary is down.
     unlinked_for: float = 0.0
-    # Its server can hand whole slots to another one; else keys are moved one by one.
-    moves_whole_slots: bool = True
+    # Of its server: from 9 on whole slots are handed over, before that key by key.
+    major_version: int = 9
     used_bytes: int = 0
     max_bytes: int = 0
     # It was asked during this look, and answered or did not; None when it was not asked.

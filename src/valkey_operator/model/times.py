@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them, and spans as people do."""
+"""Moments and spans of time as Kubernetes writes them."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def read(text: str) -> datetime:
 
 
 def span(duration: str) -> timedelta:
-    """`1h30m` as time."""
+    """`1h30m` as time; the text was validated before."""
     return sum((int(count) * _UNITS[unit] for count, unit in _PART.findall(duration)), timedelta())

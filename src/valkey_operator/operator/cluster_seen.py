@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
-from valkey_operator.model.cluster import ClusterNode, ClusterView
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import ClusterWish, SeenSharded, ShardNode
-from valkey_operator.operator.cluster_words import view_of
+from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import Sight, disk_of, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
-from valkey_operator.valkey.cluster import moves_whole_slots
 
 NEVER = float("inf")
 
@@ -53,18 +52,12 @@ class ClusterSight:
             heard = None
         seen = heard.observation if heard is not None else contract.Observation()
         is_told = node.status.get("observedGeneration") == node.metadata.generation
-        view = _view(seen)
-        if view is not None:
-            known.node_id = view.own_id
-        shard, index = place_of(name)
-        has_run = pod is not None and pod.status.phase not in ("", "Pending")
         server = seen.server
+        found = cluster_view.node(name, *place_of(name), server, known.node_id)
+        known.node_id = found.id
+        has_run = pod is not None and pod.status.phase not in ("", "Pending")
         return ShardNode(
-            ClusterNode(
-                name, shard, index, view, known.node_id or node.status.get("nodeId", ""), server.keys,
-                is_in_sync=server.replication.link_is_up and not server.replication.sync_in_progress,
-                may_hold_data=has_run or self._sight.has_volume(node),
-            ),
+            replace(found, may_hold_data=has_run or self._sight.has_volume(node)),
             is_being_deleted=bool(node.metadata.deletion_timestamp),
             pod=pod_of(pod, known, now, seen.gate.waits_for),
             is_heard=heard is not None,
@@ -74,7 +67,7 @@ class ClusterSight:
             disk=disk_of(seen.disk),
             offset=server.replication.offset,
             unlinked_for=0.0 if known.link_lost_at is None else now - known.link_lost_at,
-            moves_whole_slots=moves_whole_slots(server.version),
+            major_version=int(server.version.partition(".")[0] or 0),
             used_bytes=server.memory.used_bytes,
             max_bytes=server.memory.max_bytes,
             answered=answered.get(name),
@@ -86,13 +79,6 @@ def place_of(name: str) -> tuple[int, int]:
     """Its shard and its number there."""
     rest, _, index = name.rpartition("-")
     return int(rest.rpartition("-")[2]), int(index)
-
-
-def _view(seen: contract.Observation) -> ClusterView | None:
-    server = seen.server
-    if not server.answers or server.is_loading or not server.HasField("cluster"):
-        return None
-    return view_of(server.cluster)
 
 
 def _is_of_a_cluster(node: Custom) -> bool:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import cluster_actions as do
+from valkey_operator.decide import resharding as move
 from valkey_operator.kube.objects import Key
+from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import SeenSharded
 from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.cluster_seen import ClusterSight, place_of
-from valkey_operator.operator.cluster_words import as_said
 from valkey_operator.operator.instance_steps import Failed
 from valkey_operator.operator.seen import VALKEY_CLUSTERS, Custom
 from valkey_operator.operator.world import World
@@ -73,6 +74,12 @@ class ClusterSteps:
                     await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
             case do.RestartPod(name, reason):
                 await self._restart(item, name, reason)
+            case move.CarryFunctions(name, source):
+                dumped = await self._order(
+                    item, source, contract.Order(dump_functions=contract.DumpFunctions())
+                )
+                load = contract.LoadFunctions(functions=dumped.functions)
+                await self._order(item, name, contract.Order(load_functions=load))
             case _:
                 name, order = _order(action, seen)
                 await self._order(item, name, order)
@@ -96,7 +103,7 @@ class ClusterSteps:
         self._world.recorder.event((VALKEY_CLUSTERS, item.metadata), "Restarting", note, action="Restart")
         await self._world.writer.delete(self._world.caches.pods, pod)
 
-    async def _order(self, item: Custom, name: str, order: contract.Order) -> None:
+    async def _order(self, item: Custom, name: str, order: contract.Order) -> contract.Outcome:
         node = self._node(item, name)
         pod = self._sight.pod(node) if node is not None else None
         if node is None or pod is None:
@@ -109,6 +116,7 @@ class ClusterSteps:
             self._world.observations.take(node.key, outcome.observation)
         if outcome.result != contract.RESULT_DONE:
             raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+        return outcome
 
     async def _record(self, action: do.NoteFormed | do.FailOver, item: Custom) -> Custom:
         if isinstance(action, do.NoteFormed):
@@ -146,7 +154,7 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
         case do.EndHurry(node):
             return node, contract.Order(hurry=contract.Hurry())
         case do.AssignSlots(node, ranges, epoch):
-            wish = contract.AssignSlots(slots=as_said(ranges), config_epoch=epoch)
+            wish = contract.AssignSlots(slots=_said(as_slots(ranges)), config_epoch=epoch)
             return node, contract.Order(assign_slots=wish)
         case do.Meet(node, others):
             return node, contract.Order(meet=contract.Meet(nodes=_acquaintances(others, seen)))
@@ -163,20 +171,24 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
 
 def _slot_order(action: do.ClusterAction) -> tuple[str, contract.Order]:
     match action:
-        case do.MigrateSlots():
-            move = contract.MigrateSlots(
-                slots=as_said(action.slots), to_node_id=action.target_id, key_by_key=action.key_by_key
+        case move.MigrateSlots():
+            wish = contract.MigrateSlots(
+                slots=_said(action.slots), to_node_id=action.to_id, key_by_key=action.key_by_key
             )
-            return action.source, contract.Order(migrate_slots=move)
-        case do.ImportSlots(target, source_id, ranges):
-            wanted = contract.ImportSlots(slots=as_said(ranges), from_node_id=source_id)
-            return target, contract.Order(import_slots=wanted)
-        case do.ClaimSlots(target, source, source_id, ranges):
-            claim = contract.ClaimSlots(slots=as_said(ranges), from_node_id=source_id, from_node=source)
-            return target, contract.Order(claim_slots=claim)
-        case do.CancelMigrations(node):
+            return action.node, contract.Order(migrate_slots=wish)
+        case move.ImportSlots(node, _, source_id, slots):
+            wanted = contract.ImportSlots(slots=_said(slots), from_node_id=source_id)
+            return node, contract.Order(import_slots=wanted)
+        case move.ClaimSlots(node, source, source_id, slots):
+            claim = contract.ClaimSlots(slots=_said(slots), from_node_id=source_id, from_node=source)
+            return node, contract.Order(claim_slots=claim)
+        case move.CancelMigration(node):
             return node, contract.Order(cancel_migration=contract.CancelMigration())
     raise AssertionError(f"{action} is no order")
+
+
+def _said(slots: Iterable[int]) -> list[contract.SlotRange]:
+    return [contract.SlotRange(first=first, last=last) for first, last in as_ranges(slots)]
 
 
 def _acquaintances(names: Sequence[str], seen: SeenSharded) -> list[contract.Acquaintance]:

@@ -18,8 +18,12 @@ SHARE_ALONE = 0.85
 def valkey_conf(deployment: Deployment) -> str:
     """One directive per line and each name once, for `save` twice would mean both; what people set wins."""
     parts = (
-        _network(), _persistence(deployment), _replication(deployment), _memory(deployment), _cluster(deployment)
-    )  # fmt: skip
+        _network(),
+        _cluster(deployment),
+        _persistence(deployment),
+        _replication(deployment),
+        _memory(deployment),
+    )
     ours = dict(line.split(" ", 1) for part in parts for line in part)
     theirs = deployment.value("config", {})
     lines = [f"{name} {value}" for name, value in ours.items() if name not in theirs]
@@ -40,6 +44,22 @@ def _network() -> Iterator[str]:
     yield "cluster-port 16379"
     yield "protected-mode no"
     yield "enable-debug-command no"
+
+
+def _cluster(deployment: Deployment) -> Iterator[str]:
+    """Where the server is found is added by the sidecar."""
+    if deployment.kind != "ValkeyCluster":
+        return
+    yield "cluster-enabled yes"
+    timeout = span(deployment.value("cluster.nodeTimeout", "5s"))
+    yield f"cluster-node-timeout {round(timeout.total_seconds() * 1000)}"
+    # Otherwise a primary that has given its last slot away follows the one that got it, with all its replicas.
+    yield "cluster-allow-replica-migration no"
+    # Else every shard would refuse its clients while another one has no primary.
+    yield "cluster-require-full-coverage no"
+    yield f"cluster-migration-barrier {deployment.value('cluster.migrationBarrier', 1)}"
+    yield f"cluster-allow-reads-when-down {_yes(deployment.value('cluster.allowReadsWhenDown', False))}"
+    yield f"replica-read-only {_yes(deployment.value('cluster.replicaReadOnly', True))}"
 
 
 def _persistence(deployment: Deployment) -> Iterator[str]:
@@ -65,21 +85,6 @@ def _replication(deployment: Deployment) -> Iterator[str]:
     wanted = deployment.value("replication.minReplicasToWrite", 0)
     yield f"min-replicas-to-write {wanted}"
     yield f"min-replicas-max-lag {deployment.value('replication.minReplicasMaxLag', 10)}"
-
-
-def _cluster(deployment: Deployment) -> Iterator[str]:
-    if deployment.kind != "ValkeyCluster":
-        return
-    yield "cluster-enabled yes"
-    timeout = span(deployment.value("cluster.nodeTimeout", "5s"))
-    yield f"cluster-node-timeout {round(timeout.total_seconds() * 1000)}"
-    yield f"cluster-migration-barrier {deployment.value('cluster.migrationBarrier', 1)}"
-    # The operator keeps each replica in the shard that its name says.
-    yield "cluster-allow-replica-migration no"
-    # Else every shard would refuse its clients while another one has no primary.
-    yield "cluster-require-full-coverage no"
-    yield f"cluster-allow-reads-when-down {_yes(deployment.value('cluster.allowReadsWhenDown', False))}"
-    yield f"replica-read-only {_yes(deployment.value('cluster.replicaReadOnly', True))}"
 
 
 def _memory(deployment: Deployment) -> Iterator[str]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
-from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges
+from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges, as_slots
 from valkey_operator.sidecar.refusals import Failure, Refusal
 from valkey_operator.sidecar.slot_marks import Server, set_slots
 from valkey_operator.valkey.cluster import parse_nodes
@@ -23,8 +24,14 @@ from valkey_operator.valkey.connection import Connection, Refused, Silent, Word
 # A server does nothing else while it hands keys over: as many at once as take about this long.
 GOAL = 0.02
 MOST_KEYS = 512
-# For one that is so large that it does not get through in the usual time.
-USUAL_PATIENCE, LONG_PATIENCE = 5.0, 60.0
+SLOTS_AT_ONCE = 64
+# For each piece on its way, in seconds. The server stands still meanwhile, so one that waits for a target that hangs
+# must be back before the others take it for dead.
+USUAL_PATIENCE = 1.0
+# For a key that is so large that it does not get through in the usual time: this much of the node timeout.
+PATIENCE_FOR_ONE = 0.8
+# For the whole answer: a server counts its patience anew with each piece it sends.
+LIMIT = 300.0
 # For the target to say that the slots are its own.
 CLAIM = 60.0
 LOOK_AGAIN = 0.05
@@ -45,12 +52,16 @@ class Mover:
     def is_under_way(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
+    async def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
         if self.is_under_way:
             now = self.seen[0]
             if (now.target_id, now.ranges) == (target.id, as_ranges(slots)):
                 return  # it is the very same
-            raise Refusal("one_migration_at_a_time", f"slots go to {now.target_id} just now")
+            if as_slots(now.ranges).isdisjoint(slots):
+                raise Refusal("one_migration_at_a_time", f"other slots go to {now.target_id} just now")
+            await (
+                self.cancel()
+            )  # whoever asks for the same slots has a reason: the target may be another by now
         begun = SeenMigration(
             f"key-by-key-{next(self._numbers)}",
             own_id,
@@ -78,7 +89,7 @@ class Mover:
             connection = await server.connect()
             try:
                 await set_slots(server, slots, "MIGRATING", target.id)
-                await _Carrier(connection, target, await _credentials(connection)).carry(slots)
+                await _Carrier(connection, target, await _Terms.of(connection)).carry(slots)
                 self._note(MigrationState.EMPTIED)
                 await _settle(server, connection, target.id, slots)
             finally:
@@ -90,54 +101,99 @@ class Mover:
             self._note(MigrationState.DONE)
 
 
+@dataclass(frozen=True)
+class _Terms:
+    """What the server's own configuration says of talking to others."""
+
+    # Those by which it speaks to others as their replica.
+    credentials: tuple[Word, ...]
+    patience_for_one: float
+
+    @classmethod
+    async def of(cls, connection: Connection) -> _Terms:
+        said = await connection.call("CONFIG", "GET", "masteruser", "masterauth", "cluster-node-timeout")
+        known = dict(zip(said[::2], said[1::2], strict=True))
+        user, password = known[b"masteruser"], known[b"masterauth"]
+        named: tuple[Word, ...] = ("AUTH2", user, password) if user else ("AUTH", password)
+        patience = int(known[b"cluster-node-timeout"]) / 1000 * PATIENCE_FOR_ONE
+        return cls(named if password else (), patience)
+
+
+Keys = list[bytes]
+
+
 class _Carrier:
     """Carries the keys of slots to one target."""
 
-    def __init__(self, connection: Connection, target: SeenMember, credentials: tuple[Word, ...]) -> None:
-        self._connection, self._target, self._credentials = connection, target, credentials
+    def __init__(self, connection: Connection, target: SeenMember, terms: _Terms) -> None:
+        self._connection, self._target, self._terms = connection, target, terms
         self._at_once = 64
 
     async def carry(self, slots: list[int]) -> None:
-        for slot in slots:
-            while keys := await self._keys(slot):
-                await self._carry(keys)
+        left = slots
+        while left:
+            found = await self._keys(left[:SLOTS_AT_ONCE])
+            for group in _groups(found.values(), self._at_once):
+                await self._carry(group)
+            left = [*found, *left[SLOTS_AT_ONCE:]]
 
-    async def _keys(self, slot: int) -> list[bytes]:
-        found: list[bytes] = await self._connection.call("CLUSTER", "GETKEYSINSLOT", slot, self._at_once)
-        return found
+    async def _keys(self, slots: list[int]) -> dict[int, Keys]:
+        """Of those that have any left."""
+        asked: list[tuple[Word, ...]] = [("CLUSTER", "GETKEYSINSLOT", slot, self._at_once) for slot in slots]
+        answers = await self._connection.call_all(asked)
+        return {slot: keys for slot, keys in zip(slots, _accepted(answers), strict=True) if keys}
 
-    async def _carry(self, keys: list[bytes]) -> None:
+    async def _carry(self, group: list[Keys]) -> None:
+        """Keys of one slot go by one command, and several commands in one go."""
         begun = time.monotonic()
         try:
-            await self._migrate(keys, USUAL_PATIENCE)
+            await self._migrate(group, USUAL_PATIENCE)
         except Refused as refusal:
             if refusal.code != "IOERR":
                 raise
-            log.info("some of %d keys are carried alone: %s", len(keys), refusal)
-            for key in keys:
-                await self._migrate([key], LONG_PATIENCE)
-        took = time.monotonic() - begun
-        if took > GOAL:
+            log.info("some of %d keys are carried alone: %s", sum(map(len, group)), refusal)
+            for keys in group:
+                for key in keys:
+                    await self._migrate([[key]], max(USUAL_PATIENCE, self._terms.patience_for_one))
+        if time.monotonic() - begun > GOAL:
             self._at_once = max(1, self._at_once // 2)
-        elif len(keys) == self._at_once:
+        else:
             self._at_once = min(MOST_KEYS, self._at_once * 2)
 
-    async def _migrate(self, keys: list[bytes], patience: float) -> None:
+    async def _migrate(self, group: list[Keys], patience: float) -> None:
         host, port = self._target.address.partition("@")[0].rsplit(":", 1)
-        await self._connection.call(
-            "MIGRATE", host, port, "", 0, round(patience * 1000), "REPLACE", *self._credentials, "KEYS", *keys,
-            limit=patience * 2,
-        )  # fmt: skip
+        way = (
+            "MIGRATE",
+            host,
+            port,
+            "",
+            0,
+            round(patience * 1000),
+            "REPLACE",
+            *self._terms.credentials,
+            "KEYS",
+        )
+        _accepted(await self._connection.call_all([(*way, *keys) for keys in group], limit=LIMIT))
 
 
-async def _credentials(connection: Connection) -> tuple[Word, ...]:
-    """Those by which this server speaks to others as their replica."""
-    said = await connection.call("CONFIG", "GET", "masteruser", "masterauth")
-    known = dict(zip(said[::2], said[1::2], strict=True))
-    user, password = known.get(b"masteruser", b""), known.get(b"masterauth", b"")
-    if not password:
-        return ()
-    return ("AUTH2", user, password) if user else ("AUTH", password)
+def _groups(found: Iterable[Keys], most: int) -> Iterable[list[Keys]]:
+    """As many keys in each as go at once; those of one slot may be in several."""
+    group: list[Keys] = []
+    for keys in found:
+        for first in range(0, len(keys), most):
+            group.append(keys[first : first + most])
+            if sum(map(len, group)) >= most:
+                yield group
+                group = []
+    if group:
+        yield group
+
+
+def _accepted(answers: list[Any]) -> list[Any]:
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise answer
+    return answers
 
 
 async def _settle(server: Server, connection: Connection, target_id: str, slots: list[int]) -> None:

@@ -40,6 +40,7 @@ def server(
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
         modules=modules,
+        libraries=_number(info, "number_of_libraries"),
         cluster=cluster,
     )
 

@@ -181,13 +181,7 @@ class Pod:
 
     def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
         wanted = self._wanted()
-        files.write(
-            self._settings,
-            verdict.primary,
-            with_log=wanted.appendonly,
-            modules=loaded,
-            in_cluster=self.is_in_cluster,
-        )
+        files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
         self._volume.note_start(wanted)
         self._noticed = None
         if not self.is_in_cluster:

@@ -49,7 +49,8 @@ class LivingServer:
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
         self._connection: Connection | None = None
-        self._opening = asyncio.Lock()
+        self._opening, self._looking = asyncio.Lock(), asyncio.Lock()
+        self._next_look: asyncio.Task[None] | None = None
         self._is_listed = False
 
     async def watch(self) -> None:
@@ -87,13 +88,23 @@ class LivingServer:
         return await cluster.look(self.call, said.get("valkey_version", ""), with_shards=with_shards)
 
     async def look_now(self) -> None:
-        """For somebody who decides by it: what it said up to a second ago is not good enough."""
-        try:
-            async with asyncio.timeout(AT_ONCE):
-                await self.look(with_shards=True)
-        except TimeoutError:
-            log.debug("the server does not answer at once")
-            self.info = self.cluster = None
+        """For somebody who decides by it: what it said up to a second ago is not good enough.
+
+        Those who ask at the same time share one look, which begins after they have asked.
+        """
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_in_turn())
+        await asyncio.shield(self._next_look)
+
+    async def _look_in_turn(self) -> None:
+        async with self._looking:
+            self._next_look = None
+            try:
+                async with asyncio.timeout(AT_ONCE):
+                    await self.look(with_shards=True)
+            except TimeoutError:
+                log.debug("the server does not answer at once")
+                self.info = self.cluster = None
 
     async def connect(self) -> Connection:
         """One of its own, in bytes, for what takes long or is not text; whoever asks for it closes it."""

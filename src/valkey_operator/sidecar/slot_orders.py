@@ -23,7 +23,8 @@ from valkey_operator.sidecar.slot_marks import set_slots
 from valkey_operator.valkey.cluster import moves_whole_slots
 from valkey_operator.valkey.connection import Refused
 
-EMPTIED = (contract.SlotMigration.STATE_EMPTIED, contract.SlotMigration.STATE_DONE)
+# Not one that is done: that may be from an earlier time, and the slots may have come back since.
+EMPTIED = contract.SlotMigration.STATE_EMPTIED
 
 
 class Pod(cluster_orders.Pod, Protocol):
@@ -51,7 +52,7 @@ class SlotOrders:
         slots = slots_of(wished.slots) - target.slots
         _check_owner(view, slots, view.own_id)
         if wished.key_by_key:
-            self._pod.mover.begin(server, view.own_id, target, slots)
+            await self._pod.mover.begin(server, view.own_id, target, slots)
             return
         if not moves_whole_slots((server.info or {}).get("valkey_version", "")):
             raise Refusal("slots_go_key_by_key_before_9", "this server cannot move slots as a whole")
@@ -98,7 +99,7 @@ class SlotOrders:
         emptied = frozenset(
             slot
             for each in view.migrations
-            if each.target_id == own_id and each.state in EMPTIED and each.is_key_by_key
+            if each.target_id == own_id and each.state == EMPTIED and each.is_key_by_key
             for slot in slots_of(each.slots)
         )
         if view.node_id != wished.from_node_id or slots - emptied:

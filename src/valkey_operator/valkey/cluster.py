@@ -32,10 +32,11 @@ PING_INTERVAL = "cluster-ping-interval"
 
 async def look(call: Call, version: str, *, with_shards: bool = False) -> ClusterView:
     """All that the server knows; the shards as the clients see them only when asked for, because they are long."""
-    nodes = parse_nodes(await call("CLUSTER", "NODES"))
-    said = info.parse(await call("CLUSTER", "INFO"))
+    # Before who owns what: a migration that ends in between must not look as if it had not been begun.
     is_atomic = moves_whole_slots(version)
     migrations = parse_migrations(await call("CLUSTER", "GETSLOTMIGRATIONS")) if is_atomic else ()
+    nodes = parse_nodes(await call("CLUSTER", "NODES"))
+    said = info.parse(await call("CLUSTER", "INFO"))
     interval = await call("CONFIG", "GET", PING_INTERVAL)
     return ClusterView(
         own_id=nodes.own_id,
