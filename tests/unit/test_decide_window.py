@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from valkey_operator.decide.window import is_open, span
+from valkey_operator.decide.window import is_open
+from valkey_operator.model.times import span
 
 SATURDAY_AT_FOUR = "0 4 * * 6"
 

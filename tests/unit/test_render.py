@@ -113,6 +113,26 @@ def test_a_directive_for_a_field(spec: dict[str, Any], line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        ({}, "cluster-enabled yes"),
+        ({}, "cluster-port 16379"),
+        ({}, "cluster-node-timeout 5000"),
+        ({"cluster": {"nodeTimeout": "1s500ms"}}, "cluster-node-timeout 1500"),
+        ({}, "cluster-allow-replica-migration no"),
+        ({}, "repl-diskless-sync-delay 0"),
+        ({"cluster": {"allowReadsWhenDown": True}}, "cluster-allow-reads-when-down yes"),
+        ({"cluster": {"replicaReadOnly": False}}, "replica-read-only no"),
+    ],
+)
+def test_a_directive_of_a_cluster(spec: dict[str, Any], line: str) -> None:
+    values = layers.effective("ValkeyCluster", spec).values
+    text = valkey_conf(Deployment("ValkeyCluster", "demo", "prod", "uid-1", values))
+    assert line in text.splitlines()
+    assert not any("cluster-enabled" in line for line in valkey_conf(deployment()).splitlines())
+
+
+@pytest.mark.parametrize(
     ("config", "lines"),
     [
         ({"appendonly": "yes"}, ["appendonly yes"]),

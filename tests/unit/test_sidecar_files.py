@@ -30,6 +30,18 @@ def test_what_is_in_force_is_what_the_server_has_read_not_what_is_mounted(tmp_pa
     assert files.users_in_force(place) == sha256(USERS + "user more on nopass\n")
 
 
+def test_the_servers_of_a_cluster_are_told_where_they_are_and_follow_nobody_by_the_file(
+    tmp_path: Path,
+) -> None:
+    prepare(place := settings(tmp_path, "operator:9444"))
+    (place.config / "valkey.conf").write_text(CONFIG + "cluster-enabled yes\n")
+    files.write(place, "another")
+    said = config_file.parse((place.run / "valkey.conf").read_text())
+    assert said["cluster-announce-ip"] == place.pod_ip
+    assert said["cluster-announce-hostname"] == place.server_of(place.node)[0]
+    assert "replicaof" not in said
+
+
 def test_a_clock_that_is_put_back_makes_no_run_look_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

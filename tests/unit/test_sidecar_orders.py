@@ -11,7 +11,7 @@ import pytest
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
 from valkey_operator.sidecar.fence import FENCED, FENCED_HERE, Fence, Reason
-from valkey_operator.sidecar.orders import Orders
+from valkey_operator.sidecar.orders import Known, Orders
 from valkey_operator.valkey.connection import Refused, Silent
 
 
@@ -100,6 +100,9 @@ class Pod:
 
     async def stop(self) -> None:
         self.done.append("stop")
+
+    def cluster_orders(self) -> Known:
+        return {}
 
 
 def order(**what: Any) -> contract.Order:

@@ -131,6 +131,9 @@ class ValkeyClusterStatus(DeploymentStatus):
     shards: Annotated[list[ShardStatus], list_map("shardIndex"), Field(max_length=500)] | None = None
     """The shards."""
 
+    formed: bool | None = None
+    """Every slot has had a primary: from then on a slot without one is a loss, and not a beginning."""
+
 
 def _is_whole_number(field: str) -> Callable[[Any], bool]:
     def holds(settings: Any) -> bool:

@@ -63,4 +63,9 @@ class Reason(Word):
     DISK_FULL = "DiskFull", "a volume is full, and a server that cannot save its data refuses writes"
     IN_OPERATION = "InOperation", "it serves, and is being changed"
     ALL_REPLICAS_FOLLOW = "AllReplicasFollow", "every replica is in sync with the primary"
+    SLOTS_WITHOUT_PRIMARY = (
+        "SlotsWithoutPrimary",
+        "some slots have no primary, so their keys cannot be reached",
+    )
+    SHARDS_INCOMPLETE = "ShardsIncomplete", "all slots are served, and a replica is missing or not in sync"
     UNBOUND = "Unbound", "it was taken out of the operator's hands"

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cronsim import CronSim
 
-_PART = re.compile(r"(\d+)(ms|s|m|h)")
-_UNITS = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-}
+from valkey_operator.model.times import span
 
 
 def is_open(window: str, duration: str, now: datetime) -> bool:
@@ -21,8 +14,3 @@ def is_open(window: str, duration: str, now: datetime) -> bool:
     if not window:
         return True
     return bool(next(CronSim(window, now - span(duration))) <= now)
-
-
-def span(duration: str) -> timedelta:
-    """`1h30m` as time."""
-    return sum((int(count) * _UNITS[unit] for count, unit in _PART.findall(duration)), timedelta())

@@ -9,9 +9,10 @@ from typing import Any
 
 from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
+from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.instance import Plan
-from valkey_operator.decide.report import Report
+from valkey_operator.decide.report import NextReport, Report
 from valkey_operator.decide.support import Refusal
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
@@ -62,9 +63,9 @@ def status(
         "exporter": exporter.status(deployment),
     }
     if report.operation is not None:
-        after["operation"] = _operation(item, report, now)
+        after["operation"] = operation_shown(item, report.operation, now)
     if report.next:
-        after["next"] = [_next(each.action, each.why, each.refused_by) for each in report.next]
+        after["next"] = [next_shown(each) for each in report.next]
     answer = _refused_switchover(item, found)
     return after | ({"lastSwitchover": answer} if answer else {})
 
@@ -81,17 +82,16 @@ def _records(item: Custom) -> dict[str, Any]:
     return {name: item.status[name] for name in RECORDS if name in item.status}
 
 
-def _operation(item: Custom, report: Report, now: datetime) -> dict[str, Any]:
-    doing, before = report.operation, item.status.get("operation") or {}
-    assert doing is not None
+def operation_shown(item: Custom, doing: Doing, now: datetime) -> dict[str, Any]:
+    before = item.status.get("operation") or {}
     since = before.get("startedAt") if before.get("kind") == doing.kind else None
     shown = {"kind": doing.kind, "step": doing.step, "startedAt": since or written(now)}
     counts = {"done": doing.done, "total": doing.total}
     return {**shown, **{name: value for name, value in counts.items() if value is not None}}
 
 
-def _next(action: str, why: str, refused_by: str) -> dict[str, str]:
-    shown = {"action": action, "why": why[:LONGEST], "refusedBy": refused_by}
+def next_shown(each: NextReport) -> dict[str, str]:
+    shown = {"action": each.action, "why": each.why[:LONGEST], "refusedBy": each.refused_by}
     return {name: value for name, value in shown.items() if value}
 
 

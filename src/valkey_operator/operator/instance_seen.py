@@ -88,9 +88,9 @@ class Sight:
             name,
             _index(name),
             is_being_deleted=bool(node.metadata.deletion_timestamp),
-            has_volume=self._has_volume(node),
+            has_volume=self.has_volume(node),
             spec=_spec(node),
-            pod=self._pod(pod, known, said),
+            pod=pod_of(pod, known, now, said.gate_waits_for if said is not None else ""),
             said=said,
             unheard_for=None if heard is None else now - heard,
             answered=answered.get(name),
@@ -107,7 +107,7 @@ class Sight:
 
     def _may_have_a_twin(self, node: Custom, pod: Pod | None, known: Remembered) -> bool:
         """On a volume there is only one: it cannot be mounted twice, and its lock is held."""
-        if self._has_volume(node):
+        if self.has_volume(node):
             return False
         is_another = pod is not None and known.pod_uid not in ("", pod.metadata.uid)
         return known.has_lost_one or (is_another and known.died_at is None and known.last_up_at is not None)
@@ -127,32 +127,14 @@ class Sight:
             _server(seen.server) if seen.HasField("server") else None,
             seen.gate.is_asked,
             seen.gate.waits_for,
-            _disk(seen.disk),
+            disk_of(seen.disk),
             Record(seen.record.epoch, seen.record.primary),
             now - known.noted_at.get(seen.record.epoch, now),
             seen.is_fenced,
             seen.disk.is_full,
         )
 
-    def _pod(self, pod: Pod | None, known: Remembered, said: Said | None) -> SeenPod | None:
-        if pod is None:
-            return None
-        now, is_placed = self._memory.now(), bool(pod.spec.node_name)
-        if is_placed:
-            known.unplaced_since = None
-        elif known.unplaced_since is None:
-            known.unplaced_since = now
-        return SeenPod(
-            pod.metadata.uid,
-            pod.is_ready,
-            bool(pod.metadata.deletion_timestamp),
-            is_placed,
-            0.0 if known.unplaced_since is None else now - known.unplaced_since,
-            has_run=pod.status.phase not in ("", "Pending"),
-            fault=pod.fault or _failed_start(said, pod.last_words),
-        )
-
-    def _has_volume(self, node: Custom) -> bool:
+    def has_volume(self, node: Custom) -> bool:
         claim = self._world.caches.claims.store.get(
             Key(node.metadata.namespace, f"{node.metadata.name}-data")
         )
@@ -225,18 +207,37 @@ def _server(seen: contract.Server) -> SeenServer:
     )
 
 
-def _disk(seen: contract.Disk) -> Disk:
+def disk_of(seen: contract.Disk) -> Disk:
     return Disk(
         seen.has_data, seen.was_stopped_cleanly, seen.is_synced_always, seen.has_append_only_file, seen.history,
         seen.offset,
     )  # fmt: skip
 
 
-def _failed_start(said: Said | None, last_words: str) -> str:
+def pod_of(pod: Pod | None, known: Remembered, now: float, gate_waits_for: str) -> SeenPod | None:
+    if pod is None:
+        return None
+    is_placed = bool(pod.spec.node_name)
+    if is_placed:
+        known.unplaced_since = None
+    elif known.unplaced_since is None:
+        known.unplaced_since = now
+    return SeenPod(
+        pod.metadata.uid,
+        pod.is_ready,
+        bool(pod.metadata.deletion_timestamp),
+        is_placed,
+        0.0 if known.unplaced_since is None else now - known.unplaced_since,
+        has_run=pod.status.phase not in ("", "Pending"),
+        fault=pod.fault or _failed_start(gate_waits_for, pod.last_words),
+    )
+
+
+def _failed_start(gate_waits_for: str, last_words: str) -> str:
     """The sidecar's word on a server that ends before it serves, and what the server itself said last."""
-    if said is None or FAILED_START not in said.gate_waits_for:
+    if FAILED_START not in gate_waits_for:
         return ""
-    return f"{said.gate_waits_for}: {last_words}" if last_words else said.gate_waits_for
+    return f"{gate_waits_for}: {last_words}" if last_words else gate_waits_for
 
 
 def _index(name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.instance_seen import Sight, switchover_request
 from valkey_operator.operator.leases import Leases
-from valkey_operator.operator.seen import VALKEYS, Custom
+from valkey_operator.operator.seen import VALKEYS, Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
 from valkey_operator.render.node import valkey_node
@@ -148,19 +149,20 @@ class Steps:
         if isinstance(action, do.HandOver):
             self._pauses[item.key, action.epoch] = outcome.write_pause_milliseconds
 
-    async def label_roles(self, key: Key) -> None:
-        """For people, the read Service and metrics."""
-        for node in self._sight.nodes(key):
-            pod, heard = self._sight.pod(node), self._world.observations.get(node.key)
-            if pod is None or heard is None or heard.observation.pod_uid != pod.metadata.uid:
-                continue
-            labels = marks.role_change(pod.metadata.labels, ROLES.get(heard.observation.server.role, ""))
-            if labels:
-                body = {"metadata": {"uid": pod.metadata.uid, "labels": labels}}
-                await self._world.writer.patch(self._world.caches.pods, pod, body, form="merge")
-
 
 ROLES = {contract.ROLE_PRIMARY: marks.PRIMARY, contract.ROLE_REPLICA: marks.REPLICA}
+
+
+async def label_roles(world: World, nodes: Iterable[tuple[Custom, Pod | None]]) -> None:
+    """For people, the read Service and metrics."""
+    for node, pod in nodes:
+        heard = world.observations.get(node.key)
+        if pod is None or heard is None or heard.observation.pod_uid != pod.metadata.uid:
+            continue
+        labels = marks.role_change(pod.metadata.labels, ROLES.get(heard.observation.server.role, ""))
+        if labels:
+            body = {"metadata": {"uid": pod.metadata.uid, "labels": labels}}
+            await world.writer.patch(world.caches.pods, pod, body, form="merge")
 
 
 def _order(action: do.Action) -> tuple[str, contract.Order]:

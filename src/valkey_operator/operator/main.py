@@ -14,6 +14,7 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.operator.calls import Sidecars
 from valkey_operator.operator.certificates import CertificateController
+from valkey_operator.operator.cluster import ClusterController
 from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.node import NodeController
 from valkey_operator.operator.roots import RootController
@@ -48,10 +49,11 @@ def controllers(world: World, hearing: Hearing) -> list[Controller]:
     certificates = CertificateController(world, roots)
     sidecars = Sidecars(lambda: world.identity.credentials, world.settings.trust_domain)
     nodes, valkeys = NodeController(world, sidecars), ValkeyController(world, sidecars)
-    for wake in (certificates.wake, nodes.controller.wake, valkeys.wake):
+    clusters = ClusterController(world, sidecars, valkeys.memory, valkeys.sight)
+    for wake in (certificates.wake, nodes.controller.wake, valkeys.wake, clusters.wake):
         hearing.wakes(wake)
     hearing.grant = valkeys.leases.answer
-    made = (roots, certificates, nodes, valkeys)
+    made = (roots, certificates, nodes, valkeys, clusters)
     return [each.controller for each in made]
 
 

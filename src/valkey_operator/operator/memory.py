@@ -23,6 +23,9 @@ class Remembered:
     """Of one node; times on this process's monotonic clock."""
 
     pod_uid: str = ""
+    # In a cluster: as its server said last; and since when its link to its primary is down.
+    node_id: str = ""
+    link_lost_at: float | None = None
     heard_at: float | None = None
     # It was asked in vain, and nothing was heard of it since.
     has_not_answered: bool = False
@@ -87,6 +90,7 @@ class Memory:
             known.last_offset, known.last_up_at = seen.server.replication.offset, self.now()
             known.was_final = seen.is_fenced
             self._judge_sync(node, known, seen.server)
+            self._note_link(known, seen.server)
 
     def _judge_sync(self, node: Key, known: Remembered, server: contract.Server) -> None:
         """Only while the primary is known to live does a broken link speak against a replica."""
@@ -99,6 +103,12 @@ class Memory:
             known.in_sync, known.has_lost_one = True, False  # somebody else has been in office since
         elif self._lives(primary):
             known.in_sync = False
+
+    def _note_link(self, known: Remembered, server: contract.Server) -> None:
+        if server.role == contract.ROLE_PRIMARY or server.replication.link_is_up:
+            known.link_lost_at = None
+        elif known.link_lost_at is None:
+            known.link_lost_at = self.now()
 
     def _lives(self, primary: Key) -> bool:
         """Its server has answered: one that hangs holds no link, and that is not the replica's fault."""

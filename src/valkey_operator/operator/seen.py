@@ -144,6 +144,7 @@ class Claim(ManagedObject, frozen=True, gc=False):
 
 
 VALKEYS = Resource("Valkey", "valkeys", GROUP, VERSION)
+VALKEY_CLUSTERS = Resource("ValkeyCluster", "valkeyclusters", GROUP, VERSION)
 DEFAULTS = Resource("ValkeyClusterDefaults", "valkeyclusterdefaults", GROUP, VERSION)
 VALKEY_NODES = Resource("ValkeyNode", "valkeynodes", GROUP, VERSION)
 VALKEY_CAS = Resource("ValkeyCA", "valkeycas", GROUP, VERSION)

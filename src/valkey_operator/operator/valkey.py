@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,22 +12,21 @@ from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
 from valkey_operator.decide.succession import impatience
 from valkey_operator.decide.support import refusal
-from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
-from valkey_operator.kube.objects import Key, ManagedObject, Object
-from valkey_operator.kube.resources import SECRETS
+from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.instance import Lease, SeenInstance
 from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status, status
 from valkey_operator.operator.instance_seen import Sight
-from valkey_operator.operator.instance_steps import Failed, Steps
+from valkey_operator.operator.instance_steps import Failed, Steps, label_roles
 from valkey_operator.operator.leases import Leases
+from valkey_operator.operator.making import Making
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import World
-from valkey_operator.render import connection, disruption, marks, service, system_users, users
+from valkey_operator.render import marks, service
 from valkey_operator.render.node import valkey_node
 
 RESYNC = 600.0
@@ -43,10 +40,10 @@ class ValkeyController:
     def __init__(self, world: World, sidecars: Caller) -> None:
         self._world, self._sidecars = world, sidecars
         self.memory = Memory(self._primary_of)
-        self._sight = Sight(world, self.memory)
+        self.sight = self._sight = Sight(world, self.memory)
         self.leases = Leases(self._known, self.memory.now, world.leads_for)
         self._steps = Steps(world, sidecars, self._sight, self.leases)
-        self._calm = Calm()
+        self._making, self._calm = Making(world), Calm()
         world.observations.on_change(self.memory.hear)
         world.caches.nodes.store.on_change(self._forget)
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
@@ -149,16 +146,14 @@ class ValkeyController:
     async def _make(self, item: Custom, deployment: Deployment) -> None:
         """What does not depend on a plan: users, addresses, and the specs of nodes with the record they have."""
         writer, caches = self._world.writer, self._world.caches
-        await self._make_users(deployment)
+        await self._making.users(deployment)
         primary = item.status.get("primary") or f"{deployment.name}-0"
         is_there = Key(deployment.namespace, deployment.name) in caches.services.store
         for wanted in service.services(deployment, primary):
             name = wanted["metadata"]["name"]
             if name != deployment.name or not is_there:  # that one is moved by a step of the plan
                 await writer.apply(caches.services, wanted)
-        await self._drop_services(deployment, service.unwanted_services(deployment))
-        await writer.apply(caches.secrets, connection.connection_secret(deployment))
-        await self._make_budget(deployment)
+        await self._making.rest(deployment)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
                 await self._refresh(node, deployment)
@@ -170,36 +165,6 @@ class ValkeyController:
             self._steps.operator, config.get("members", [name]),
         )  # fmt: skip
         await self._world.writer.apply(self._world.caches.nodes, wanted)
-
-    async def _make_budget(self, deployment: Deployment) -> None:
-        budgets = self._world.caches.budgets
-        wanted = disruption.disruption_budget(deployment)
-        if wanted is not None:
-            await self._world.writer.apply(budgets, wanted)
-            return
-        there = budgets.store.get(Key(deployment.namespace, deployment.name))
-        if there is not None and _is_owned(there, deployment):
-            await self._world.writer.delete(budgets, there)
-
-    async def _drop_services(self, deployment: Deployment, names: Iterable[str]) -> None:
-        services = self._world.caches.services
-        for name in names:
-            there = services.store.get(Key(deployment.namespace, name))
-            if there is not None and _is_owned(there, deployment):
-                await self._world.writer.delete(services, there)
-
-    async def _make_users(self, deployment: Deployment) -> None:
-        """Passwords are made once and never seen again: they go from here into the Secret."""
-        name = users.secret_name(deployment.name)
-        if Key(deployment.namespace, name) in self._world.caches.secrets.store:
-            return
-        passwords = {user: secrets.token_urlsafe(32) for user in users.RULES}
-        body = {"apiVersion": "v1", "kind": "Secret", **system_users.system_users(deployment, passwords)}
-        try:
-            made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
-        except errors.AlreadyExists:
-            return  # the cache was behind; what is there stays
-        self._world.caches.secrets.store.put(made)
 
     def _notes(self, key: Key, state: State) -> list[str]:
         """What nodes have to say: those that serve beside that, the others why they do not, if nobody waits for it."""
@@ -218,7 +183,9 @@ class ValkeyController:
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
-        await self._steps.label_roles(item.key)
+        await label_roles(
+            self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(item.key)]
+        )
         return pause or None
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> None:
@@ -227,7 +194,3 @@ class ValkeyController:
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned("Valkey", item.metadata.namespace)
-
-
-def _is_owned(item: ManagedObject, deployment: Deployment) -> bool:
-    return any(owner.uid == deployment.uid for owner in item.metadata.owner_references)

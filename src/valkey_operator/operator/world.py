@@ -31,6 +31,7 @@ from valkey_operator.operator.seen import (
     BUNDLES,
     DEFAULTS,
     VALKEY_CAS,
+    VALKEY_CLUSTERS,
     VALKEY_NODES,
     VALKEYS,
     Claim,
@@ -53,6 +54,7 @@ class Caches:
     """Everything we look at; of what we make ourselves only the metadata, which tells whether it is as made."""
 
     valkeys: Informer[Custom]
+    clusters: Informer[Custom]
     defaults: Informer[Custom]
     nodes: Informer[Custom]
     pods: Informer[Pod]
@@ -92,7 +94,10 @@ class World:
         return cls(
             settings, client, found, writer, recorder, Observations(),
             OwnIdentity(found.own_secret), Vault(client, writer, found.secrets),
-            Deployments({"Valkey": found.valkeys}, found.defaults, settings.namespace), leads_for,
+            Deployments(
+                {"Valkey": found.valkeys, "ValkeyCluster": found.clusters}, found.defaults, settings.namespace
+            ),
+            leads_for,
         )  # fmt: skip
 
 
@@ -104,6 +109,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
 
     found = Caches(
         valkeys=runtime.informer(VALKEYS, Custom, settings.namespaces),
+        clusters=runtime.informer(VALKEY_CLUSTERS, Custom, settings.namespaces),
         defaults=runtime.informer(DEFAULTS, Custom, watched),
         nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
         pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),

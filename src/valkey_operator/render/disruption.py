@@ -13,10 +13,10 @@ def disruption_budget(deployment: Deployment) -> dict[str, Any] | None:
 
     None for a lone pod: it is saved and let go, and a budget would hold it while it is not ready.
     """
-    if deployment.value("disruption.mode") == "None" or deployment.value("replicas", 1) < 2:
+    pods = deployment.value("replicas", 1) * deployment.value("shards", 1)
+    if deployment.value("disruption.mode") == "None" or pods < 2:
         return None
     selector = {"matchLabels": {marks.CLUSTER: deployment.name, marks.GUARDED: "yes"}}
     metadata = marks.metadata(deployment, deployment.name, "disruption")
     # Not `maxUnavailable`: a pod that is gone and does not come back would not count against it (seen).
-    least = deployment.value("replicas", 1) - 1
-    return {"metadata": metadata, "spec": {"minAvailable": least, "selector": selector}}
+    return {"metadata": metadata, "spec": {"minAvailable": pods - 1, "selector": selector}}

@@ -8,6 +8,7 @@ from typing import Any
 from valkey_operator.api.directives import FILE_ONLY
 from valkey_operator.api.validation import quantity_bytes
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.times import span
 
 # Of the memory limit: the rest is for forks, replication and client buffers.
 SHARE_WITH_COPIES = 0.70
@@ -16,7 +17,13 @@ SHARE_ALONE = 0.85
 
 def valkey_conf(deployment: Deployment) -> str:
     """One directive per line and each name once, for `save` twice would mean both; what people set wins."""
-    parts = (_network(), _persistence(deployment), _replication(deployment), _memory(deployment))
+    parts = (
+        _network(),
+        _cluster(deployment),
+        _persistence(deployment),
+        _replication(deployment),
+        _memory(deployment),
+    )
     ours = dict(line.split(" ", 1) for part in parts for line in part)
     theirs = deployment.value("config", {})
     lines = [f"{name} {value}" for name, value in ours.items() if name not in theirs]
@@ -37,6 +44,22 @@ def _network() -> Iterator[str]:
     yield "cluster-port 16379"
     yield "protected-mode no"
     yield "enable-debug-command no"
+
+
+def _cluster(deployment: Deployment) -> Iterator[str]:
+    """Where the server is found is added by the sidecar."""
+    if deployment.kind != "ValkeyCluster":
+        return
+    yield "cluster-enabled yes"
+    timeout = span(deployment.value("cluster.nodeTimeout", "5s"))
+    yield f"cluster-node-timeout {round(timeout.total_seconds() * 1000)}"
+    # Otherwise a primary that has given its last slot away follows the one that got it, with all its replicas.
+    yield "cluster-allow-replica-migration no"
+    # Else every shard would refuse its clients while another one has no primary.
+    yield "cluster-require-full-coverage no"
+    yield f"cluster-migration-barrier {deployment.value('cluster.migrationBarrier', 1)}"
+    yield f"cluster-allow-reads-when-down {_yes(deployment.value('cluster.allowReadsWhenDown', False))}"
+    yield f"replica-read-only {_yes(deployment.value('cluster.replicaReadOnly', True))}"
 
 
 def _persistence(deployment: Deployment) -> Iterator[str]:

@@ -15,7 +15,9 @@ HEADLESS = "None"
 
 def services(deployment: Deployment, primary: str) -> list[Part]:
     """All that this deployment asks for; those of `unwanted_services` are to go."""
-    made = [primary_service(deployment, primary), headless_service(deployment)]
+    is_cluster = deployment.kind == "ValkeyCluster"
+    clients = cluster_service(deployment) if is_cluster else primary_service(deployment, primary)
+    made = [clients, headless_service(deployment)]
     if deployment.value("readService.enabled"):
         made.append(read_service(deployment))
     if exporter.is_wanted(deployment):
@@ -37,6 +39,11 @@ def primary_service(deployment: Deployment, primary: str) -> Part:
     service = _for_clients(deployment, deployment.name, {marks.NODE: primary})
     service["metadata"]["annotations"][marks.LEADS_TO] = primary
     return service
+
+
+def cluster_service(deployment: Deployment) -> Part:
+    """Every server that is ready: whoever is asked tells a client where its key is."""
+    return _for_clients(deployment, deployment.name, marks.pods(deployment))
 
 
 def read_service(deployment: Deployment) -> Part:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-# Verified on 8.0, 8.1 and 9.1. No keys and no channels; whoever may set users and configuration could give
-# itself more, which is why its password never leaves the pod and one Secret.
+# Verified on 8.0, 8.1 and 9.1. No channels, and no keys but to send them to another server; whoever may set users and
+# configuration could give itself more, which is why its password never leaves the pod and one Secret.
 SIDECAR = "valkey-operator-sidecar"
 REPLICATION = "valkey-operator-replication"
 EXPORTER = "valkey-operator-exporter"
@@ -14,7 +14,9 @@ RULES = {
     SIDECAR: (
         "+ping +hello +auth +info +role +wait +waitaof +shutdown +save +bgsave +lastsave +bgrewriteaof "
         "+replicaof +failover +dbsize +select +client +config +acl +cluster +slowlog +latency +memory "
-        "+command +readonly +module|list +script|kill +function|kill"
+        "+command +readonly +module|list +script|kill +function|kill +function|dump +function|restore "
+        # Key by key slots are moved by the server itself, at this command; it shows nothing of what is in the keys.
+        "(+migrate ~*)"
     ),
     REPLICATION: "+psync +sync +replconf +ping",
     EXPORTER: (

@@ -40,15 +40,28 @@ def write(
         f"aclfile {settings.run / USERS}",
         f"replica-announce-ip {settings.server_of(settings.node)[0]}",
     ]
-    if primary != settings.node:
-        host, port = settings.server_of(primary)
-        own.append(f"replicaof {host} {port}")
+    own += _place(settings, primary, is_clustered=said.get("cluster-enabled") == "yes")
     write_users(settings)
     note_users(settings)
     # One that is loaded twice ends the server.
     own += [f"loadmodule {module}" for module in modules if f"loadmodule {module}" not in rendered]
     _replace(settings.run / CONFIG, "\n".join([rendered.rstrip("\n"), *own, ""]))
     note_in_force(settings, said)
+
+
+def _place(settings: SidecarSettings, primary: str, *, is_clustered: bool) -> list[str]:
+    """Where the others find this server, and whom it follows; the servers of a cluster know that by themselves."""
+    if is_clustered:
+        # The protocol of the cluster takes nothing but an address; the name is for clients.
+        return [
+            f"cluster-announce-ip {settings.pod_ip}",
+            f"cluster-announce-hostname {settings.server_of(settings.node)[0]}",
+            f"cluster-announce-human-nodename {settings.node}",
+        ]
+    if primary == settings.node:
+        return []
+    host, port = settings.server_of(primary)
+    return [f"replicaof {host} {port}"]
 
 
 def kept(said: Mapping[str, str]) -> Kept:

@@ -44,9 +44,11 @@ async def run(settings: SidecarSettings) -> None:
         "handover": Handover(settings.run, pod.leave).run,
         "certificates": certificates.run,
         "channel": functools.partial(_serve, settings, pod, certificates),
-        "lease": Keeper(pod, outbox.tell, functools.partial(_way, settings, certificates)).run,
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
     }
+    if not pod.is_in_cluster:  # there the others vote
+        keeper = Keeper(pod, outbox.tell, functools.partial(_way, settings, certificates))
+        running["lease"] = keeper.run
     pages = {"metrics": pod.metrics}
     opened = probes.opened(checks, settings.probe_port, pages=pages, changes={"ready": pod.starts})
     async with opened, asyncio.TaskGroup() as group:

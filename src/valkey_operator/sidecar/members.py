@@ -17,6 +17,7 @@ from valkey_operator.contract.mtls import Credentials, Unusable
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import PeerStub
 from valkey_operator.model.gate import Disk, Member, Record, Silence
+from valkey_operator.sidecar.cluster_gate import record_of
 
 LIMIT = 2.0
 # What a replica says that has never been in sync.
@@ -88,7 +89,9 @@ def member(seen: contract.Observation) -> Member:
     is_up = seen.HasField("server")
     return Member(
         is_up=is_up,
-        record=Record(seen.record.epoch, seen.record.primary),
+        record=record_of(seen)
+        if seen.server.HasField("cluster")
+        else Record(seen.record.epoch, seen.record.primary),
         has_data=is_up and _may_hold_data(seen.server),
         disk=Disk(
             has_data=seen.disk.has_data,

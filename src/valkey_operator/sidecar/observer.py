@@ -14,7 +14,9 @@ REPLICA = re.compile(r"slave\d+")
 DATABASE = re.compile(r"db\d+")
 
 
-def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
+def server(
+    info: Info | None, modules: Sequence[str] = (), cluster: contract.ClusterView | None = None
+) -> contract.Server:
     """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out.
 
     A server that runs and does not answer is there all the same.
@@ -38,6 +40,8 @@ def server(info: Info | None, modules: Sequence[str] = ()) -> contract.Server:
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
         modules=modules,
+        libraries=_number(info, "number_of_libraries"),
+        cluster=cluster,
     )
 
 

@@ -15,6 +15,9 @@ from valkey_operator.valkey.connection import Refused, Silent
 
 log = logging.getLogger(__name__)
 
+# How long writes were paused, in milliseconds; or what was asked for.
+Answer = int | bytes | None
+Known = Mapping[str, Callable[[contract.Order], Awaitable[Answer]]]
 USUAL_LIMIT = 10.0
 TAKE_OVER_LIMIT = 5.0
 
@@ -42,6 +45,9 @@ class Pod(Protocol):
     def record(self) -> Record: ...
 
     def running_server(self) -> Server | None: ...
+
+    # What only a server in a cluster can do, or does in another way; nothing when it is in none.
+    def cluster_orders(self) -> Known: ...
 
     def observe(self) -> contract.Observation: ...
 
@@ -86,12 +92,12 @@ class Orders:
         obeyed = self._hand_over(order, limit) if name == "hand_over" else self._obey(order, name, limit)
         return await self._outcome_of(name, obeyed, limit)
 
-    async def _obey(self, order: contract.Order, name: str, limit: float) -> None:
+    async def _obey(self, order: contract.Order, name: str, limit: float) -> Answer:
         self._check(order, name)
         async with asyncio.timeout(limit), self._pod.turn:
             self._check(order, name)  # another may have come first
             self._note_primary(order, name)
-            await self._known()[name](order)
+            return await self._known()[name](order)
 
     async def _hand_over(self, order: contract.Order, limit: float) -> int:
         """Goes on when whoever ordered it is gone: after the demotion there is nobody else to end it well."""
@@ -128,9 +134,9 @@ class Orders:
 
         return await self._outcome_of("take_over", obey(), TAKE_OVER_LIMIT)
 
-    async def _outcome_of(self, name: str, done: Awaitable[int | None], limit: float) -> contract.Outcome:
+    async def _outcome_of(self, name: str, done: Awaitable[Answer], limit: float) -> contract.Outcome:
         try:
-            pause = await done
+            answer = await done
         except Refusal as refusal:
             log.warning("the order %s is refused: %s", name, refusal)
             return await self._outcome(contract.RESULT_REFUSED, str(refusal), refusal.guard)
@@ -142,7 +148,10 @@ class Orders:
             return await self._outcome(contract.RESULT_FAILED, f"{name}: {words}")
         log.info("carried out: %s", name)
         outcome = await self._outcome(contract.RESULT_DONE)
-        outcome.write_pause_milliseconds = pause or 0
+        if isinstance(answer, bytes):
+            outcome.functions = answer
+        else:
+            outcome.write_pause_milliseconds = answer or 0
         return outcome
 
     def _check(self, order: contract.Order, name: str) -> None:
@@ -156,7 +165,7 @@ class Orders:
                 "no_order_of_an_older_epoch", f"epoch {order.epoch} is over; this node is in {known}"
             )
 
-    def _known(self) -> dict[str, Callable[[contract.Order], Awaitable[None]]]:
+    def _known(self) -> Known:
         return {
             "promote": self._promote,
             "replicate": self._replicate,
@@ -167,6 +176,7 @@ class Orders:
             "fence": self._fence,
             "open_gate": self._open_gate,
             "note_primary": self._note,
+            **self._pod.cluster_orders(),
         }
 
     def _server(self) -> Server:
@@ -176,8 +186,11 @@ class Orders:
         return server
 
     def _note_primary(self, order: contract.Order, name: str) -> None:
-        """Before it is done: a server that ends right after must not come back as what it was."""
-        if name in ("promote", "replicate"):
+        """Before it is done: a server that ends right after must not come back as what it was.
+
+        The servers of a cluster know it by themselves.
+        """
+        if name in ("promote", "replicate") and name not in self._pod.cluster_orders():
             self._server()
             self._note_record(
                 Record(order.epoch, self._pod.node if name == "promote" else order.replicate.primary)

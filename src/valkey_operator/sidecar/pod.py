@@ -17,12 +17,16 @@ from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files, gate, metrics, modules, observer
+from valkey_operator.sidecar import cluster_gate, cluster_words, files, gate, metrics, modules, observer
 from valkey_operator.sidecar.changes import Changes
+from valkey_operator.sidecar.cluster_leaving import ClusterLeaving
+from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
+from valkey_operator.sidecar.cluster_readiness import ClusterReadiness
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.fence import Fence
 from valkey_operator.sidecar.handing import Handing
+from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.lease import Lease
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
@@ -30,8 +34,10 @@ from valkey_operator.sidecar.liveness import Watchdog
 from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
+from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
+from valkey_operator.sidecar.slot_orders import SlotOrders
 from valkey_operator.valkey.connection import Ended, Refused, Silent
 
 USER = "valkey-operator-sidecar"
@@ -73,6 +79,9 @@ class Pod:
         # One at a time: orders, and what the pod does for the same ends by itself.
         self.turn = asyncio.Lock()
         self.lease = Lease()
+        self.mover, self.haste = Mover(), Haste(self.directive)
+        self._readiness = ClusterReadiness()
+        self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
         self._leaving = Leaving(self, heard_at)
         self._server: LivingServer | None = None
@@ -161,6 +170,7 @@ class Pod:
         """What cannot be set now is tried again with the next look."""
         try:
             await self.fence.look()
+            await self.haste.look(server)
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
             if files.has_other_users(self._settings):
@@ -211,7 +221,8 @@ class Pod:
         files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
         self._volume.note_start(wanted)
         self._noticed = None
-        self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
+        if not self.is_in_cluster:
+            self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
         self._opened_by = verdict.rule
         if verdict.primary == self._settings.node:
             # Counted from here: what a long load leaves of it is for the lease to say.
@@ -227,7 +238,7 @@ class Pod:
         """Looked at anew each time: the record and the members may be others by now."""
         start = Start(
             self._settings.node,
-            self.record,
+            self._record_at_the_gate(),
             self._volume.seen(appendonly=self._wanted().appendonly),
             dict.fromkeys(sorted(self.others), Silence()),
             self._volume.lineage,
@@ -236,8 +247,15 @@ class Pod:
         if gate.needs_members(start):
             members = await self.members.ask(start.members)
             # Another primary may have been noted while they were asked.
-            return replace(start, members=members, record=self.record, is_allowed=self._is_allowed)
+            record = self._record_at_the_gate()
+            return replace(start, members=members, record=record, is_allowed=self._is_allowed)
         return start
+
+    def _record_at_the_gate(self) -> Record:
+        """A cluster keeps its own, without anybody's word."""
+        if self.is_in_cluster:
+            return cluster_gate.own_record(self._settings.data, self._settings.node)
+        return self.record
 
     def _wanted(self) -> Kept:
         """What the next server is to keep on its disk: as rendered, but begun in the mode of the last run."""
@@ -313,6 +331,19 @@ class Pod:
         info = self._server.info if self._server is not None else None
         return info is not None and info.get("role") == "master"
 
+    @property
+    def is_in_cluster(self) -> bool:
+        return self.directive("cluster-enabled", "no") == "yes"
+
+    def cluster_orders(self) -> Known:
+        if not self.is_in_cluster:
+            return {}
+        return {**self._cluster_orders.known(), **self._slot_orders.known()}
+
+    async def peer(self, node: str) -> contract.Observation | None:
+        """How another node of the deployment says it is, under its own identity; None when it does not."""
+        return (await self.members.observed([node])).get(node)
+
     async def may_be_primary(self) -> bool:
         """Asked at this moment; a server that runs and does not answer may be anything."""
         if self._server is not None:
@@ -327,7 +358,10 @@ class Pod:
         return await self._handing.hand_over(epoch, to, limit)
 
     async def take_over(self, epoch: int, by: str) -> None:
-        await self._handing.take_over(epoch, by)
+        if self.is_in_cluster:
+            await self._cluster_orders.take_over(by)
+        else:
+            await self._handing.take_over(epoch, by)
 
     async def order_fence(self, is_on: bool) -> None:
         await self.fence.order(is_on)
@@ -342,7 +376,10 @@ class Pod:
         if self._server is None:
             return self._waits_for
         finding = self._watchdog.finding if self._watchdog is not None else ""
-        return finding or self._waits_for or observer.why_not_ready(self._server.info) or None
+        why = finding or self._waits_for or observer.why_not_ready(self._server.info)
+        if not why and self.is_in_cluster:
+            why = self._readiness.why_not(self._server.cluster)
+        return why or None
 
     async def starts(self) -> None:
         """Returns when the server is ready for the first time; at once where it was: then what it is now counts."""
@@ -375,9 +412,7 @@ class Pod:
             sequence=self._sequence,
             run=self._run,
             sidecar_version=__version__,
-            server=observer.server(self._server.info, self._server.modules)
-            if self._server is not None
-            else None,
+            server=self._server_seen(self._server) if self._server is not None else None,
             gate=gate_seen,
             record=observer.record(self.record),
             disk=observer.disk(
@@ -401,6 +436,11 @@ class Pod:
             return None
         offset, asked = self._last_word
         return contract.LastWord(offset=offset, milliseconds_ago=round((time.monotonic() - asked) * 1000))
+
+    def _server_seen(self, server: LivingServer) -> contract.Server:
+        seen = server.cluster
+        cluster = cluster_words.view(seen, self.mover.seen) if seen is not None else None
+        return observer.server(server.info, server.modules, cluster)
 
     def _fingerprints(self) -> contract.Fingerprints:
         found = self._shown()
@@ -443,7 +483,9 @@ class Pod:
         """Before the pod goes: a primary hands over, if there is somebody, and then the server is stopped."""
         begun = time.monotonic()
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
-        if self.others:
+        if self.others and self.is_in_cluster:
+            await ClusterLeaving(self).leave_office()
+        elif self.others:
             await self._leaving.leave_office()
         async with self.turn:
             await self.stop(STOP_LIMIT - (time.monotonic() - begun))

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from valkey_operator.model.cluster import ClusterView
 from valkey_operator.sidecar import modules
 from valkey_operator.sidecar.process import ServerProcess
-from valkey_operator.valkey import info
+from valkey_operator.valkey import cluster, info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
 
 PERIOD = 1.0
@@ -22,7 +23,7 @@ EAGER = 0.02
 AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
 GOODBYE = 10.0
-SECTIONS = ("server", "clients", "memory", "persistence", "stats", "replication", "keyspace")
+SECTIONS = ("server", "clients", "memory", "persistence", "stats", "replication", "keyspace", "cluster")
 log = logging.getLogger(__name__)
 
 # What is done beside each look at a server that answers.
@@ -51,13 +52,16 @@ class LivingServer:
         self.answers = 0
         # It was told to save its data and end, and may be silent meanwhile.
         self.is_stopping = False
+        # What it said of its cluster; None when it does not answer, or is in none.
+        self.cluster: ClusterView | None = None
         # It has loaded its data and answered.
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._passwords = socket, user, passwords
         self._connection: Connection | None = None
-        self._opening = asyncio.Lock()
+        self._opening, self._looking = asyncio.Lock(), asyncio.Lock()
+        self._next_look: asyncio.Task[None] | None = None
         self._is_listed = False
 
     async def watch(self) -> None:
@@ -73,29 +77,49 @@ class LivingServer:
                 await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
         finally:
             ended.cancel()
-            self.info = None
+            self.info = self.cluster = None
             self._disconnect()
 
-    async def look(self) -> None:
+    async def look(self, *, with_shards: bool = False) -> None:
         asked = time.monotonic()
         try:
             self.info = self.said = info.parse(await self.call("INFO", *SECTIONS))
             self.last_word = int(self.info.get("master_repl_offset", "0")), asked
+            self.cluster = await self._cluster_of(self.info, with_shards)
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))
         except (Silent, Refused) as error:
             log.debug("the server does not answer: %s", error)
-            self.info = None
+            self.info = self.cluster = None
+
+    async def _cluster_of(self, said: Mapping[str, str], with_shards: bool) -> ClusterView | None:
+        if said.get("cluster_enabled") != "1" or said.get("loading") == "1":
+            return None
+        return await cluster.look(self.call, said.get("valkey_version", ""), with_shards=with_shards)
 
     async def look_now(self) -> None:
-        """For somebody who decides by it: what it said up to a second ago is not good enough."""
-        try:
-            async with asyncio.timeout(AT_ONCE):
-                await self.look()
-        except TimeoutError:
-            log.debug("the server does not answer at once")
-            self.info = None
+        """For somebody who decides by it: what it said up to a second ago is not good enough.
+
+        Those who ask at the same time share one look, which begins after they have asked.
+        """
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_in_turn())
+        await asyncio.shield(self._next_look)
+
+    async def _look_in_turn(self) -> None:
+        async with self._looking:
+            self._next_look = None
+            try:
+                async with asyncio.timeout(AT_ONCE):
+                    await self.look(with_shards=True)
+            except TimeoutError:
+                log.debug("the server does not answer at once")
+                self.info = self.cluster = None
+
+    async def connect(self) -> Connection:
+        """One of its own, in bytes, for what takes long or is not text; whoever asks for it closes it."""
+        return await self._open(in_bytes=True)
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
@@ -113,12 +137,12 @@ class LivingServer:
                 self._connection = await self._open()
             return self._connection
 
-    async def _open(self) -> Connection:
+    async def _open(self, *, in_bytes: bool = False) -> Connection:
         *others, last = self._passwords() or [""]
         for password in others:
             with contextlib.suppress(Refused):
-                return await Connection.open(self._socket, self._user, password)
-        return await Connection.open(self._socket, self._user, last)
+                return await Connection.open(self._socket, self._user, password, in_bytes=in_bytes)
+        return await Connection.open(self._socket, self._user, last, in_bytes=in_bytes)
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.

@@ -15,6 +15,8 @@ import libvalkey
 LIMIT = 5.0
 CHUNK = 64 * 1024
 
+Word = str | int | bytes
+
 
 class Refused(Exception):
     """The server answered with an error; `code` is its first word, such as LOADING or NOPERM."""
@@ -35,16 +37,20 @@ class Ended(Silent):
 class Connection:
     """Commands one after the other; after `Silent` it is of no more use."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, in_bytes: bool = False
+    ) -> None:
         self._reader, self._writer = reader, writer
-        self._parser = libvalkey.Reader(encoding="utf-8", errors="replace", replyError=Refused)
+        encoding = None if in_bytes else "utf-8"
+        self._parser = libvalkey.Reader(encoding=encoding, errors="replace", replyError=Refused)
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: Path, user: str = "", password: str = "") -> Self:
+    async def open(cls, path: Path, user: str = "", password: str = "", *, in_bytes: bool = False) -> Self:
+        """`in_bytes`: answers are not text; for keys and dumps, which may be anything."""
         try:
             async with asyncio.timeout(LIMIT):
-                opened = cls(*await asyncio.open_unix_connection(str(path)))
+                opened = cls(*await asyncio.open_unix_connection(str(path)), in_bytes=in_bytes)
         except (OSError, TimeoutError) as error:
             raise Silent(f"{path}: {str(error) or 'no answer in time'}") from None
         if user:
@@ -55,13 +61,13 @@ class Connection:
                 raise
         return opened
 
-    async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
+    async def call(self, *words: Word, limit: float = LIMIT) -> Any:
         [answer] = await self.call_all([words], limit=limit)
         if isinstance(answer, Refused):
             raise answer
         return answer
 
-    async def call_all(self, commands: list[tuple[str | int, ...]], limit: float = LIMIT) -> list[Any]:
+    async def call_all(self, commands: list[tuple[Word, ...]], limit: float = LIMIT) -> list[Any]:
         """Several commands in one go; refusals are among the answers."""
         async with self._turn:
             try:
@@ -71,10 +77,10 @@ class Connection:
                     return [await self._answer() for _ in commands]
             except (EOFError, ConnectionResetError) as error:
                 self.close()
-                raise Ended(f"{commands[0][0]}: {error}") from None
+                raise Ended(f"{_named(commands)}: {error}") from None
             except (OSError, TimeoutError) as error:
                 self.close()
-                raise Silent(f"{commands[0][0]}: {str(error) or 'no answer in time'}") from None
+                raise Silent(f"{_named(commands)}: {str(error) or 'no answer in time'}") from None
             except asyncio.CancelledError:
                 self.close()  # an answer may be on its way that nobody waits for
                 raise
@@ -95,6 +101,10 @@ class Connection:
         self._writer.close()
 
 
-def _encode(words: tuple[str | int, ...]) -> bytes:
-    parts = [str(word).encode() for word in words]
+def _encode(words: tuple[Word, ...]) -> bytes:
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"".join([b"*%d\r\n" % len(parts), *(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)])
+
+
+def _named(commands: list[tuple[Word, ...]]) -> str:
+    return str(commands[0][0])

@@ -30,12 +30,14 @@ RESULT_REFUSED: Result
 RESULT_FAILED: Result
 
 class ObserveRequest(_message.Message):
-    __slots__ = ("pod_uid", "fresh")
+    __slots__ = ("pod_uid", "fresh", "slot_keys")
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     FRESH_FIELD_NUMBER: _ClassVar[int]
+    SLOT_KEYS_FIELD_NUMBER: _ClassVar[int]
     pod_uid: str
     fresh: bool
-    def __init__(self, pod_uid: _Optional[str] = ..., fresh: _Optional[bool] = ...) -> None: ...
+    slot_keys: bool
+    def __init__(self, pod_uid: _Optional[str] = ..., fresh: _Optional[bool] = ..., slot_keys: _Optional[bool] = ...) -> None: ...
 
 class Observation(_message.Message):
     __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration", "last_word")
@@ -78,7 +80,7 @@ class LastWord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., milliseconds_ago: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules")
+    __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules", "libraries")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +94,7 @@ class Server(_message.Message):
     CONNECTED_CLIENTS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
+    LIBRARIES_FIELD_NUMBER: _ClassVar[int]
     answers: bool
     version: str
     role: Role
@@ -105,7 +108,8 @@ class Server(_message.Message):
     connected_clients: int
     uptime_seconds: int
     modules: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ...) -> None: ...
+    libraries: int
+    def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., libraries: _Optional[int] = ...) -> None: ...
 
 class Replication(_message.Message):
     __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds", "full_syncs", "cut_off")
@@ -168,19 +172,77 @@ class Persistence(_message.Message):
     def __init__(self, save_in_progress: _Optional[bool] = ..., last_save_failed: _Optional[bool] = ..., last_save_time: _Optional[int] = ..., append_only: _Optional[bool] = ..., rewrite_in_progress: _Optional[bool] = ..., last_write_failed: _Optional[bool] = ...) -> None: ...
 
 class ClusterView(_message.Message):
-    __slots__ = ("node_id", "state", "current_epoch", "nodes")
+    __slots__ = ("node_id", "state", "current_epoch", "nodes", "shard_id", "migrating", "importing", "migrations", "shards_digest", "is_hurrying", "slot_keys")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATING_FIELD_NUMBER: _ClassVar[int]
+    IMPORTING_FIELD_NUMBER: _ClassVar[int]
+    MIGRATIONS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    IS_HURRYING_FIELD_NUMBER: _ClassVar[int]
+    SLOT_KEYS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     state: str
     current_epoch: int
     nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
-    def __init__(self, node_id: _Optional[str] = ..., state: _Optional[str] = ..., current_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ...) -> None: ...
+    shard_id: str
+    migrating: _containers.RepeatedCompositeFieldContainer[OpenSlots]
+    importing: _containers.RepeatedCompositeFieldContainer[OpenSlots]
+    migrations: _containers.RepeatedCompositeFieldContainer[SlotMigration]
+    shards_digest: str
+    is_hurrying: bool
+    slot_keys: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node_id: _Optional[str] = ..., state: _Optional[str] = ..., current_epoch: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., shard_id: _Optional[str] = ..., migrating: _Optional[_Iterable[_Union[OpenSlots, _Mapping]]] = ..., importing: _Optional[_Iterable[_Union[OpenSlots, _Mapping]]] = ..., migrations: _Optional[_Iterable[_Union[SlotMigration, _Mapping]]] = ..., shards_digest: _Optional[str] = ..., is_hurrying: _Optional[bool] = ..., slot_keys: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OpenSlots(_message.Message):
+    __slots__ = ("slots", "other_id")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ID_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    other_id: str
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., other_id: _Optional[str] = ...) -> None: ...
+
+class SlotMigration(_message.Message):
+    __slots__ = ("name", "source_id", "target_id", "slots", "state", "message", "is_export", "is_key_by_key", "remaining_bytes")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[SlotMigration.State]
+        STATE_UNDER_WAY: _ClassVar[SlotMigration.State]
+        STATE_EMPTIED: _ClassVar[SlotMigration.State]
+        STATE_DONE: _ClassVar[SlotMigration.State]
+        STATE_FAILED: _ClassVar[SlotMigration.State]
+        STATE_CANCELLED: _ClassVar[SlotMigration.State]
+    STATE_UNSPECIFIED: SlotMigration.State
+    STATE_UNDER_WAY: SlotMigration.State
+    STATE_EMPTIED: SlotMigration.State
+    STATE_DONE: SlotMigration.State
+    STATE_FAILED: SlotMigration.State
+    STATE_CANCELLED: SlotMigration.State
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    IS_EXPORT_FIELD_NUMBER: _ClassVar[int]
+    IS_KEY_BY_KEY_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    source_id: str
+    target_id: str
+    slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    state: SlotMigration.State
+    message: str
+    is_export: bool
+    is_key_by_key: bool
+    remaining_bytes: int
+    def __init__(self, name: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., state: _Optional[_Union[SlotMigration.State, str]] = ..., message: _Optional[str] = ..., is_export: _Optional[bool] = ..., is_key_by_key: _Optional[bool] = ..., remaining_bytes: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("id", "address", "hostname", "role", "primary_id", "config_epoch", "is_connected", "is_failed", "is_suspected", "slots")
+    __slots__ = ("id", "address", "hostname", "role", "primary_id", "config_epoch", "is_connected", "is_failed", "is_suspected", "slots", "is_in_handshake")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +253,7 @@ class ClusterNode(_message.Message):
     IS_FAILED_FIELD_NUMBER: _ClassVar[int]
     IS_SUSPECTED_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_HANDSHAKE_FIELD_NUMBER: _ClassVar[int]
     id: str
     address: str
     hostname: str
@@ -201,7 +264,8 @@ class ClusterNode(_message.Message):
     is_failed: bool
     is_suspected: bool
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
-    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., primary_id: _Optional[str] = ..., config_epoch: _Optional[int] = ..., is_connected: _Optional[bool] = ..., is_failed: _Optional[bool] = ..., is_suspected: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ...) -> None: ...
+    is_in_handshake: bool
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., primary_id: _Optional[str] = ..., config_epoch: _Optional[int] = ..., is_connected: _Optional[bool] = ..., is_failed: _Optional[bool] = ..., is_suspected: _Optional[bool] = ..., slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., is_in_handshake: _Optional[bool] = ...) -> None: ...
 
 class SlotRange(_message.Message):
     __slots__ = ("first", "last")
@@ -276,7 +340,7 @@ class Configuration(_message.Message):
     def __init__(self, mounted: _Optional[str] = ..., needs_restart: _Optional[_Iterable[str]] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "load_certificates", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node", "note_primary")
+    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "load_certificates", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node", "note_primary", "take_office", "import_slots", "claim_slots", "hurry", "dump_functions", "load_functions")
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LIMIT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -297,6 +361,12 @@ class Order(_message.Message):
     CANCEL_MIGRATION_FIELD_NUMBER: _ClassVar[int]
     RESET_NODE_FIELD_NUMBER: _ClassVar[int]
     NOTE_PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    TAKE_OFFICE_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    HURRY_FIELD_NUMBER: _ClassVar[int]
+    DUMP_FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     pod_uid: str
     epoch: int
     limit_milliseconds: int
@@ -317,13 +387,29 @@ class Order(_message.Message):
     cancel_migration: CancelMigration
     reset_node: ResetNode
     note_primary: NotePrimary
-    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., load_certificates: _Optional[_Union[LoadCertificates, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ..., note_primary: _Optional[_Union[NotePrimary, _Mapping]] = ...) -> None: ...
+    take_office: TakeOffice
+    import_slots: ImportSlots
+    claim_slots: ClaimSlots
+    hurry: Hurry
+    dump_functions: DumpFunctions
+    load_functions: LoadFunctions
+    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., load_certificates: _Optional[_Union[LoadCertificates, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ..., note_primary: _Optional[_Union[NotePrimary, _Mapping]] = ..., take_office: _Optional[_Union[TakeOffice, _Mapping]] = ..., import_slots: _Optional[_Union[ImportSlots, _Mapping]] = ..., claim_slots: _Optional[_Union[ClaimSlots, _Mapping]] = ..., hurry: _Optional[_Union[Hurry, _Mapping]] = ..., dump_functions: _Optional[_Union[DumpFunctions, _Mapping]] = ..., load_functions: _Optional[_Union[LoadFunctions, _Mapping]] = ...) -> None: ...
 
 class Promote(_message.Message):
-    __slots__ = ("force",)
+    __slots__ = ("force", "former_id")
     FORCE_FIELD_NUMBER: _ClassVar[int]
+    FORMER_ID_FIELD_NUMBER: _ClassVar[int]
     force: bool
-    def __init__(self, force: _Optional[bool] = ...) -> None: ...
+    former_id: str
+    def __init__(self, force: _Optional[bool] = ..., former_id: _Optional[str] = ...) -> None: ...
+
+class TakeOffice(_message.Message):
+    __slots__ = ("former_id", "proof")
+    FORMER_ID_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
+    former_id: str
+    proof: str
+    def __init__(self, former_id: _Optional[str] = ..., proof: _Optional[str] = ...) -> None: ...
 
 class Replicate(_message.Message):
     __slots__ = ("primary",)
@@ -383,16 +469,28 @@ class OpenGate(_message.Message):
     def __init__(self) -> None: ...
 
 class Meet(_message.Message):
-    __slots__ = ("addresses",)
-    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
-    addresses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[Acquaintance]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Acquaintance, _Mapping]]] = ...) -> None: ...
+
+class Acquaintance(_message.Message):
+    __slots__ = ("node", "node_id", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    node_id: str
+    address: str
+    def __init__(self, node: _Optional[str] = ..., node_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Forget(_message.Message):
-    __slots__ = ("node_ids",)
+    __slots__ = ("node_ids", "though_they_own_slots")
     NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    THOUGH_THEY_OWN_SLOTS_FIELD_NUMBER: _ClassVar[int]
     node_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    though_they_own_slots: bool
+    def __init__(self, node_ids: _Optional[_Iterable[str]] = ..., though_they_own_slots: _Optional[bool] = ...) -> None: ...
 
 class AssignSlots(_message.Message):
     __slots__ = ("slots", "config_epoch")
@@ -403,34 +501,72 @@ class AssignSlots(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., config_epoch: _Optional[int] = ...) -> None: ...
 
 class MigrateSlots(_message.Message):
-    __slots__ = ("slots", "to_node_id")
+    __slots__ = ("slots", "to_node_id", "key_by_key")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     TO_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_BY_KEY_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     to_node_id: str
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., to_node_id: _Optional[str] = ...) -> None: ...
+    key_by_key: bool
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., to_node_id: _Optional[str] = ..., key_by_key: _Optional[bool] = ...) -> None: ...
 
 class CancelMigration(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ImportSlots(_message.Message):
+    __slots__ = ("slots", "from_node_id")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    from_node_id: str
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., from_node_id: _Optional[str] = ...) -> None: ...
+
+class ClaimSlots(_message.Message):
+    __slots__ = ("slots", "from_node_id", "from_node")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    from_node_id: str
+    from_node: str
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., from_node_id: _Optional[str] = ..., from_node: _Optional[str] = ...) -> None: ...
+
+class Hurry(_message.Message):
+    __slots__ = ("milliseconds",)
+    MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    milliseconds: int
+    def __init__(self, milliseconds: _Optional[int] = ...) -> None: ...
+
+class DumpFunctions(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LoadFunctions(_message.Message):
+    __slots__ = ("functions",)
+    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    functions: bytes
+    def __init__(self, functions: _Optional[bytes] = ...) -> None: ...
 
 class ResetNode(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("result", "message", "guard", "observation", "write_pause_milliseconds")
+    __slots__ = ("result", "message", "guard", "observation", "write_pause_milliseconds", "functions")
     RESULT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GUARD_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     WRITE_PAUSE_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     result: Result
     message: str
     guard: str
     observation: Observation
     write_pause_milliseconds: int
-    def __init__(self, result: _Optional[_Union[Result, str]] = ..., message: _Optional[str] = ..., guard: _Optional[str] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ..., write_pause_milliseconds: _Optional[int] = ...) -> None: ...
+    functions: bytes
+    def __init__(self, result: _Optional[_Union[Result, str]] = ..., message: _Optional[str] = ..., guard: _Optional[str] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ..., write_pause_milliseconds: _Optional[int] = ..., functions: _Optional[bytes] = ...) -> None: ...
 
 class LeaseQuestion(_message.Message):
     __slots__ = ("pod_uid", "epoch", "primary")

@@ -1,0 +1,117 @@
+"""What can be done to a cluster, each step by name; those of one stage may be done at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from valkey_operator.decide.actions import Doing, Refusal, Wait
+from valkey_operator.decide.resharding import SlotAction
+from valkey_operator.model.cluster import SlotRange
+
+
+@dataclass(frozen=True)
+class Hurry:
+    """Short timers for a while, so that what this node knows travels fast."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class EndHurry:
+    node: str
+
+
+@dataclass(frozen=True)
+class AssignSlots:
+    node: str
+    slots: tuple[SlotRange, ...]
+    config_epoch: int
+
+
+@dataclass(frozen=True)
+class Meet:
+    """`others` by name; each is asked who it is before."""
+
+    node: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Follow:
+    node: str
+    primary: str
+    primary_id: str
+
+
+@dataclass(frozen=True)
+class Forget:
+    node: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NoteFormed:
+    """Every slot has an owner: from now on one without is a loss, and not a beginning."""
+
+
+@dataclass(frozen=True)
+class MakeNode:
+    name: str
+
+
+@dataclass(frozen=True)
+class RemoveNode:
+    name: str
+
+
+@dataclass(frozen=True)
+class RestartPod:
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FailOver:
+    """A replica takes over: with every write, or, of one that is dead, by a vote of the others."""
+
+    node: str
+    shard: int
+    former: str
+    former_id: str
+    reason: str
+    planned: bool
+    # How much can be lost at most, in seconds of writes; None is not known.
+    lost_seconds: int | None = 0
+
+
+ClusterAction = (
+    Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | NoteFormed | MakeNode | RemoveNode | RestartPod
+    | FailOver | SlotAction
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ClusterStep:
+    """Stages one after the other, what is waited for, what is refused."""
+
+    stages: tuple[tuple[ClusterAction, ...], ...] = ()
+    waits: tuple[Wait, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    doing: Doing | None = None
+
+    def __add__(self, other: ClusterStep) -> ClusterStep:
+        """First this, then the other."""
+        return ClusterStep(
+            self.stages + other.stages,
+            self.waits + other.waits,
+            self.refusals + other.refusals,
+            self.doing or other.doing,
+        )
+
+    @property
+    def actions(self) -> tuple[ClusterAction, ...]:
+        return tuple(action for stage in self.stages for action in stage)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.actions and not self.waits and not self.refusals

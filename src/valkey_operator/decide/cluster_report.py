@@ -1,0 +1,130 @@
+"""What people read about a cluster: how it is, what is being done, and what is held back and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from valkey_operator.api.reasons import ConditionType, Reason
+from valkey_operator.api.status import State
+from valkey_operator.decide.actions import Doing
+from valkey_operator.decide.cluster_actions import ClusterStep
+from valkey_operator.decide.conditions import Condition
+from valkey_operator.decide.report import NextReport
+from valkey_operator.model.cluster import SLOTS, as_text
+from valkey_operator.model.sharded import SeenSharded, ShardNode
+
+LONGEST = 1024
+MOST_NEXT = 16
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    index: int
+    primary: str
+    replicas: tuple[str, ...]
+    slots: str
+    ready: bool
+
+
+@dataclass(frozen=True)
+class ClusterReport:
+    """The status, but for times."""
+
+    state: State
+    reason: Reason
+    message: str
+    conditions: tuple[Condition, ...]
+    operation: Doing | None
+    next: tuple[NextReport, ...]
+    shards: tuple[ShardReport, ...]
+    slots_assigned: int
+    total_replicas: int
+    ready_replicas: int
+
+
+def report(seen: SeenSharded, step: ClusterStep) -> ClusterReport:
+    shards = tuple(_shard(seen, shard) for shard in sorted({each.node.shard for each in seen.nodes}))
+    owned = len(seen.cluster.owned)
+    state, reason = _state(seen, step, shards, owned)
+    said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
+    message = "; ".join(dict.fromkeys(said))[:LONGEST]
+    return ClusterReport(
+        state, reason, message, _conditions(seen, state, reason, message, shards, owned), step.doing, _next(step),
+        shards, owned, len(seen.nodes), sum(_is_ready(each) for each in seen.nodes),
+    )  # fmt: skip
+
+
+def _shard(seen: SeenSharded, shard: int) -> ShardReport:
+    primary, nodes = seen.primary_of(shard), [each for each in seen.nodes if each.node.shard == shard]
+    view = primary.node.view if primary is not None else None
+    owned = view.own.slots if view is not None else frozenset()
+    others = tuple(sorted(each.name for each in nodes if each is not primary))
+    is_wanted = shard < seen.wish.shards
+    well = [each for each in nodes if _is_ready(each) and (each is primary or each.node.is_in_sync)]
+    is_ready = is_wanted and bool(owned) and len(well) == len(nodes) == seen.wish.replicas
+    return ShardReport(shard, primary.name if primary is not None else "", others, as_text(owned), is_ready)
+
+
+def _is_ready(each: ShardNode) -> bool:
+    return each.pod is not None and each.pod.is_ready and not each.pod.is_being_deleted
+
+
+def _state(
+    seen: SeenSharded, step: ClusterStep, shards: tuple[ShardReport, ...], owned: int
+) -> tuple[State, Reason]:
+    """In this order of weight: suspended, not whole, being changed, something missing, well."""
+    if not seen.wish.replicas:
+        is_over = not seen.nodes
+        return (State.SUSPENDED, Reason.SUSPENDED) if is_over else (State.RECONCILING, Reason.SUSPENDING)
+    state, reason = _health(seen, step, shards, owned)
+    return (state, Reason.PAUSED) if seen.wish.is_paused else (state, reason)
+
+
+def _health(
+    seen: SeenSharded, step: ClusterStep, shards: tuple[ShardReport, ...], owned: int
+) -> tuple[State, Reason]:
+    if not seen.is_formed:
+        return State.INITIALIZING, Reason.INITIALIZING
+    primaries = [
+        seen.primary_of(shard.index) for shard in shards if shard.slots or shard.index < seen.wish.shards
+    ]
+    if owned < SLOTS or any(each is None or each.node.view is None for each in primaries):
+        return State.DEGRADED, Reason.SLOTS_WITHOUT_PRIMARY
+    if step.doing is not None:
+        return State.RECONCILING, Reason.IN_OPERATION
+    if step.waits or not all(shard.ready for shard in shards) or len(shards) != seen.wish.shards:
+        return State.DEGRADED, Reason.SHARDS_INCOMPLETE
+    return State.READY, Reason.CLUSTER_HEALTHY
+
+
+def _conditions(
+    seen: SeenSharded, state: State, reason: Reason, message: str, shards: tuple[ShardReport, ...], owned: int
+) -> tuple[Condition, ...]:
+    paused = Reason.PAUSED if seen.wish.is_paused else Reason.NOT_PAUSED
+    incomplete = [str(shard.index) for shard in shards if not shard.ready]
+    follow = Reason.SHARDS_INCOMPLETE if incomplete else Reason.ALL_REPLICAS_FOLLOW
+    which = f"{follow.sentence}: shard {', '.join(incomplete)}"[:LONGEST] if incomplete else follow.sentence
+    covered = Reason.CLUSTER_HEALTHY if owned == SLOTS else Reason.SLOTS_WITHOUT_PRIMARY
+    return (
+        Condition(ConditionType.READY, state == State.READY, reason, message),
+        Condition(
+            ConditionType.PROGRESSING, state in (State.INITIALIZING, State.RECONCILING), reason, message
+        ),
+        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
+        Condition(
+            ConditionType.SLOTS_COVERED, owned == SLOTS, covered, f"{owned} of {SLOTS} slots have an owner"
+        ),
+        Condition(ConditionType.REPLICATED, not incomplete, follow, which),
+        Condition(ConditionType.PAUSED, seen.wish.is_paused, paused, paused.sentence),
+    )
+
+
+def _next(step: ClusterStep) -> tuple[NextReport, ...]:
+    taken = [NextReport(type(action).__name__, _of(action)) for action in step.actions]
+    refused = [NextReport(each.action, each.why, each.guard) for each in step.refusals]
+    return tuple((refused + taken)[:MOST_NEXT])
+
+
+def _of(action: object) -> str:
+    found = (getattr(action, field, "") for field in ("node", "name", "source", "target", "former", "reason"))
+    return " ".join(str(each) for each in found if each)

@@ -1,0 +1,270 @@
+"""Makes one cluster out of our nodes and keeps it one: new ones, joining ones, and those that have moved.
+
+Pure. What is seen decides, whatever was done before: cut after any action, the next look goes on from there. A node is
+known by its id. What did not answer may be anything, so nothing is forgotten or given away while somebody is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from valkey_operator.decide import slots
+from valkey_operator.decide.actions import Refusal, Wait
+from valkey_operator.decide.cluster_actions import (
+    AssignSlots,
+    ClusterAction,
+    ClusterStep,
+    EndHurry,
+    Follow,
+    Forget,
+    Hurry,
+    Meet,
+    NoteFormed,
+)
+from valkey_operator.model.cluster import (
+    EVERY_SLOT,
+    ClusterNode,
+    ClusterView,
+    SeenCluster,
+    SeenMember,
+    as_ranges,
+    as_slots,
+    as_text,
+)
+
+SOON = 0.05
+
+
+def plan(seen: SeenCluster) -> ClusterStep:
+    refusals = (*_foreign(seen), *_lost(seen), *_stranded(seen))
+    assign = tuple(_assign(seen))
+    # Whoever met a member of another cluster would merge the two.
+    meet = () if any(each.guard == "only_our_nodes_are_members" for each in refusals) else tuple(_meet(seen))
+    follow = tuple(_follow(seen))
+    forget = tuple(_forget(seen))
+    if assign or meet or follow or forget:
+        hurry = _hurry(seen) if assign or meet or follow else ()
+        stages = tuple(stage for stage in (hurry, assign, meet, follow, forget) if stage)
+        return ClusterStep(stages, (Wait("the nodes get to know each other", SOON),), refusals)
+    return _settled(seen, refusals)
+
+
+def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...]) -> ClusterStep:
+    why = why_not_agreed(seen)
+    if why:
+        is_quick = any(view.is_hurrying for _, view in seen.answered)
+        return ClusterStep(waits=(Wait(why, SOON if is_quick else 1.0),), refusals=refusals)
+    end = tuple(EndHurry(node.name) for node, view in seen.answered if view.is_hurrying)
+    is_complete = not seen.is_formed and seen.owned == EVERY_SLOT
+    note: tuple[ClusterAction, ...] = (NoteFormed(),) if is_complete else ()
+    return ClusterStep(tuple(stage for stage in (note, end) if stage), refusals=refusals)
+
+
+def why_not_agreed(seen: SeenCluster) -> str:
+    """Empty when all nodes tell their clients the same and every replica is in sync."""
+    silent = sorted(node.name for node in seen.nodes if node.view is None)
+    if silent:
+        return f"{', '.join(silent)} does not answer"
+    for node, view in seen.answered:
+        if not view.is_ok:
+            return f"{node.name} does not serve: some slots have no primary, or it sees too few"
+        if view.by_id.keys() != seen.by_id.keys() or len(view.members) != len(view.by_id):
+            return f"{node.name} does not know exactly the nodes of this cluster"
+        unconnected = [seen.by_id[each.id].name for each in view.by_id.values() if not each.is_connected]
+        if unconnected:
+            return f"{node.name} is not connected to {', '.join(sorted(unconnected))}"
+        if not view.own.is_primary and not node.is_in_sync:
+            return f"{node.name} is not in sync with its primary"
+    if len({view.shards_digest for _, view in seen.answered}) > 1:
+        return "the nodes do not agree on the shards yet"
+    return ""
+
+
+def _hurry(seen: SeenCluster) -> tuple[Hurry, ...]:
+    return tuple(Hurry(node.name) for node, view in seen.answered if not view.is_hurrying)
+
+
+def _assign(seen: SeenCluster) -> Iterable[AssignSlots]:
+    """Only of a cluster that never had them all, only what nobody owns, and only when nobody can hold data of it."""
+    silent = [node for node in seen.nodes if node.view is None and node.may_hold_data]
+    if seen.is_formed or silent or any(node.keys for node, _ in seen.answered):
+        return
+    for epoch, (shard, ranges) in enumerate(slots.initial(seen.shards).items(), 1):
+        missing = as_slots(ranges) - seen.owned
+        primary = seen.primary_of(shard)
+        if missing and primary is not None and primary.view is not None and primary.view.own.is_primary:
+            yield AssignSlots(primary.name, as_ranges(missing), epoch)
+
+
+def _meet(seen: SeenCluster) -> Iterable[Meet]:
+    """One node meets all it does not know, a replica meets its primary, and who has moved is met by everybody."""
+    hub = _hub(seen)
+    for node, view in seen.answered:
+        primary = seen.primary_of(node.shard)
+        others = [
+            other
+            for other, its in seen.answered
+            if other is not node
+            and _needs_meeting(
+                view,
+                other,
+                # One of the two is enough, unless the other one knows this node already and gets no answer.
+                is_near=node is hub or other is primary or (other is hub and node.id in its.by_id),
+            )
+        ]
+        if others:
+            yield Meet(node.name, tuple(other.name for other in others))
+
+
+def _hub(seen: SeenCluster) -> ClusterNode | None:
+    """Who knows most of us; of those the first."""
+    known = {node.name: len(view.by_id.keys() & seen.by_id.keys()) for node, view in seen.answered}
+    return max(
+        (node for node, _ in seen.answered), key=lambda node: (known[node.name], -node.shard, -node.index),
+        default=None,
+    )  # fmt: skip
+
+
+def _needs_meeting(view: ClusterView, other: ClusterNode, *, is_near: bool) -> bool:
+    if not other.address or any(
+        each.is_in_handshake and each.address == other.address for each in view.members
+    ):
+        return False
+    member = view.by_id.get(other.id)
+    if member is None:
+        return is_near
+    return not member.is_connected and member.address != other.address
+
+
+def _follow(seen: SeenCluster) -> Iterable[Follow]:
+    for node, view in seen.answered:
+        primary = seen.primary_of(node.shard)
+        if primary is None or primary.view is None or primary is node or not primary.view.own.is_primary:
+            continue
+        if view.own.primary_id != primary.id and not view.own.slots and not _is_stranded(node, view):
+            yield Follow(node.name, primary.name, primary.id)
+
+
+def _forget(seen: SeenCluster) -> Iterable[Forget]:
+    """On all at once, while everybody answers: one that was left out would tell the others of it again."""
+    if any(node.view is None for node in seen.nodes):
+        return
+    for node, view in seen.answered:
+        ghosts = tuple(
+            each.id for each in _strangers(seen, view) if not _is_alive(each) and not _owns(seen, each)
+        )
+        if ghosts:
+            yield Forget(node.name, ghosts)
+
+
+def _strangers(seen: SeenCluster, view: ClusterView) -> Iterable[SeenMember]:
+    """Members that are none of our nodes; one of ours whose id was never heard may be among them, and then none is."""
+    if all(node.id for node in seen.nodes):
+        yield from (each for each in view.by_id.values() if each.id not in seen.by_id)
+
+
+def _is_alive(member: SeenMember) -> bool:
+    """As far as anybody knows: the others have not agreed that it failed, and it has not become another one."""
+    return bool(member.address) and not member.is_failed
+
+
+def _owns(seen: SeenCluster, member: SeenMember) -> bool:
+    views = (view.by_id.get(member.id) for _, view in seen.answered)
+    return any(each is not None and each.ranges for each in views)
+
+
+def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
+    """Members of another cluster, met by mistake; and nodes of ours that own what others of ours own."""
+    found = {
+        each.id: (node, each)
+        for node, view in seen.answered
+        for each in _strangers(seen, view)
+        if _is_alive(each) or (each.ranges and not _is_ours(seen, each))
+    }
+    for node, each in found.values():
+        yield Refusal(
+            "meet",
+            "only_our_nodes_are_members",
+            f"{node.name} knows {each.id} at {each.address or 'no address'}, which is no node of this cluster: "
+            "reset that one, or remove it, by hand",
+        )
+    yield from _rivals(seen)
+
+
+def _is_ours(seen: SeenCluster, member: SeenMember) -> bool:
+    """A former node of ours: all who answer know it, so it came with none of them from elsewhere."""
+    return all(member.id in view.by_id for _, view in seen.answered if not view.is_alone)
+
+
+def _rivals(seen: SeenCluster) -> Iterable[Refusal]:
+    owners: dict[int, ClusterNode] = {}
+    for node, view in seen.answered:
+        rivals = {owners[slot].name for slot in view.own.slots if slot in owners}
+        shared = {slot for slot in view.own.slots if slot in owners}
+        owners.update((slot, node) for slot in view.own.slots)
+        strangers = [name for name in rivals if _do_not_know_each_other(seen, node, name)]
+        if strangers:
+            yield Refusal(
+                "meet",
+                "only_our_nodes_are_members",
+                f"{node.name} and {', '.join(sorted(strangers))} do not know each other and both own slots "
+                f"{as_text(shared)}: one of them is from another cluster",
+            )
+
+
+def _do_not_know_each_other(seen: SeenCluster, node: ClusterNode, name: str) -> bool:
+    """Those that do settle by themselves who is the owner: the newer epoch is."""
+    other = next(each for each in seen.nodes if each.name == name)
+    views = [(node.view, other.id), (other.view, node.id)]
+    return all(view is not None and known not in view.by_id for view, known in views)
+
+
+def _lost(seen: SeenCluster) -> Iterable[Refusal]:
+    """Slots whose owner is gone for good, and slots that nobody owns any more."""
+    everyone_answers = all(node.view is not None for node in seen.nodes)
+    unowned = EVERY_SLOT - seen.owned
+    if seen.is_formed and everyone_answers and unowned:
+        yield Refusal(
+            f"serve slots {as_text(unowned)}",
+            "lost_slots_are_not_refilled",
+            f"nobody owns slots {as_text(unowned)}: what was in them is lost",
+        )
+    if not seen.is_formed and unowned and any(node.keys for node, _ in seen.answered):
+        yield Refusal(
+            f"assign slots {as_text(unowned)}",
+            "lost_slots_are_not_refilled",
+            f"nobody owns slots {as_text(unowned)}, and there are keys already: this is no new cluster",
+        )
+    if everyone_answers:
+        yield from _owned_by_ghosts(seen)
+
+
+def _owned_by_ghosts(seen: SeenCluster) -> Iterable[Refusal]:
+    """Of one that has failed: before that its replica has not had the time to take over."""
+    ghosts = {
+        each.id: each
+        for _, view in seen.answered
+        for each in _strangers(seen, view)
+        if each.slots and each.is_failed and _is_ours(seen, each)
+    }
+    for each in ghosts.values():
+        yield Refusal(
+            f"forget {each.id}",
+            "an_owner_of_slots_is_not_forgotten",
+            f"slots {as_text(each.slots)} belong to {each.id}, whose node is gone with all its data",
+        )
+
+
+def _stranded(seen: SeenCluster) -> Iterable[Refusal]:
+    for node, view in seen.answered:
+        primary = seen.primary_of(node.shard)
+        if primary is not None and primary is not node and _is_stranded(node, view):
+            yield Refusal(
+                f"let {node.name} follow {primary.name}",
+                "a_primary_with_keys_is_not_emptied",
+                f"{node.name} owns no slots and holds {node.keys} keys, which nobody can read there",
+            )
+
+
+def _is_stranded(node: ClusterNode, view: ClusterView) -> bool:
+    return view.own.is_primary and not view.own.slots and node.keys > 0

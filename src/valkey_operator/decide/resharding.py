@@ -1,0 +1,228 @@
+"""Moves slots to where the wish has them: which orders to give now, from what all nodes say.
+
+Pure. Slots that are open are finished first, for their keys are at both ends; then a plan is made of what is owned, and
+as much of it is begun as can run at once. Whatever was cut is seen as what it is: under way, open, or not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from valkey_operator.decide import slots
+from valkey_operator.decide.actions import Refusal
+from valkey_operator.decide.slots import Load, Move, SlotPlan
+from valkey_operator.model.cluster import (
+    ClusterNode,
+    ClusterView,
+    MigrationState,
+    OpenSlot,
+    SeenCluster,
+    SeenMigration,
+    as_slots,
+)
+
+# Writes to a slot wait while it is handed over, for as long as its keys take to be let go at the source.
+MOST_SLOTS, MOST_BYTES = 4096, 32 << 20
+# Key by key all slots of a batch are open at once, and a client that asks for a key of them is sent to and fro.
+MOST_OPEN_SLOTS = 256
+NO_PLAN = SlotPlan()
+
+
+@dataclass(frozen=True)
+class MigrateSlots:
+    """From the primary `node` to the primary `to`; it goes on by itself."""
+
+    node: str
+    to: str
+    to_id: str
+    slots: frozenset[int]
+    key_by_key: bool
+
+
+@dataclass(frozen=True)
+class ImportSlots:
+    """The primary `node` takes keys of these from `source` from now on."""
+
+    node: str
+    source: str
+    source_id: str
+    slots: frozenset[int]
+
+
+@dataclass(frozen=True)
+class ClaimSlots:
+    """`source` has emptied them; they are `node`'s now."""
+
+    node: str
+    source: str
+    source_id: str
+    slots: frozenset[int]
+
+
+@dataclass(frozen=True)
+class CancelMigration:
+    node: str
+
+
+@dataclass(frozen=True)
+class CarryFunctions:
+    """What FUNCTION LOAD has put into `source` is put into `node` too; slots bring only keys."""
+
+    node: str
+    source: str
+
+
+SlotAction = MigrateSlots | ImportSlots | ClaimSlots | CancelMigration | CarryFunctions
+
+
+@dataclass(frozen=True)
+class Resharding:
+    """What to do now, how much is left, and why nothing more is begun."""
+
+    actions: tuple[SlotAction, ...] = ()
+    plan: SlotPlan = NO_PLAN
+    # Moves that are under way or open.
+    under_way: tuple[Move, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    # What servers say of migrations that ended badly, one sentence for each that was not begun again.
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def remaining(self) -> int:
+        return self.plan.remaining + sum(len(move.slots) for move in self.under_way)
+
+    @property
+    def is_done(self) -> bool:
+        return not self.actions and not self.remaining
+
+
+def plan(
+    seen: SeenCluster, wished: Collection[int], loads: Mapping[int, Load], versions: Mapping[str, int]
+) -> Resharding:
+    """`loads` by shard, `versions` the major one by node. Nothing is begun while a primary is not seen in office."""
+    primaries = {shard: seen.primary_of(shard) for shard in {*seen.shards, *wished}}
+    away = sorted(shard for shard, node in primaries.items() if node is None or node.view is None)
+    if away:
+        return Resharding(refusals=(_refused("every_shard_has_a_primary", _without_primary(away)),))
+    there = {shard: node for shard, node in primaries.items() if node is not None}
+    transfers = _Transfers(seen, there, versions)
+    under_way = transfers.under_way()
+    found = slots.plan(loads, wished, under_way)
+    cancel = [CancelMigration(there[move.source].name) for move in found.cancel if transfers.is_whole(move)]
+    if cancel:
+        return Resharding(tuple(cancel), found, under_way)
+    going = tuple(action for move in under_way for action in transfers.next_of(move))
+    if found.too_small:
+        refusals = tuple(_refused("every_target_has_room", why) for why in found.too_small)
+        return Resharding(going, found, under_way, refusals)
+    may = [move for move in found.moves if not transfers.why_not(move)]
+    begun = [transfers.sized(move, loads[move.source]) for move in slots.may_begin(may, under_way)]
+    new = tuple(action for move in begun for action in transfers.first_of(move))
+    against = sorted({why for move in found.moves if (why := transfers.why_not(move))})
+    refusals = tuple(_refused("slots_do_not_go_to_an_older_server", why) for why in against)
+    return Resharding((*going, *new), found, under_way, refusals, tuple(transfers.troubles()))
+
+
+def _without_primary(shards: Iterable[int]) -> str:
+    return f"no primary is seen in shard {', '.join(map(str, shards))}"
+
+
+def _refused(guard: str, why: str) -> Refusal:
+    return Refusal("move slots", guard, why)
+
+
+@dataclass(frozen=True)
+class _Transfers:
+    """What the two ends of each move say."""
+
+    seen: SeenCluster
+    primaries: Mapping[int, ClusterNode]
+    versions: Mapping[str, int]
+
+    def is_whole(self, move: Move) -> bool:
+        """Both servers can move slots as a whole, and none of these is open."""
+        ends = (self.primaries[move.source], self.primaries[move.target])
+        return all(self.versions.get(node.name, 0) >= 9 for node in ends) and not (
+            self._open(move) & move.slots
+        )
+
+    def sized(self, move: Move, load: Load) -> Move:
+        most = MOST_SLOTS if self.is_whole(move) else MOST_OPEN_SLOTS
+        return slots.batch(move, load, most, MOST_BYTES)
+
+    def under_way(self) -> tuple[Move, ...]:
+        return tuple(
+            Move(source, target, found)
+            for source in sorted(self.primaries)
+            for target in sorted(self.primaries)
+            if source != target and (found := self._moving(source, target))
+        )
+
+    def why_not(self, move: Move) -> str:
+        """An older server does not understand the keys of a newer one."""
+        source, target = self.primaries[move.source], self.primaries[move.target]
+        is_older = self.versions.get(target.name, 0) < self.versions.get(source.name, 0)
+        return f"{target.name} is older than {source.name}: finish the upgrade first" if is_older else ""
+
+    def troubles(self) -> Iterable[str]:
+        for node in self.primaries.values():
+            newest = next((each for each in _view(node).migrations if each.is_export), None)
+            if newest is not None and newest.state == MigrationState.FAILED:
+                yield f"{node.name}: {newest.message}"
+
+    def first_of(self, move: Move) -> Iterable[SlotAction]:
+        """Before any slot comes: its scripts may need the functions."""
+        source, target = self.primaries[move.source], self.primaries[move.target]
+        if target.libraries < source.libraries:
+            yield CarryFunctions(target.name, source.name)
+        else:
+            yield from self.next_of(move)
+
+    def next_of(self, move: Move) -> Iterable[SlotAction]:
+        """One order at a time; none while the servers are at it."""
+        source, target = self.primaries[move.source], self.primaries[move.target]
+        left = move.slots & _view(source).own.slots
+        if not left or left <= self._migrating(source, target, MigrationState.UNDER_WAY):
+            return
+        if self.is_whole(move):
+            yield MigrateSlots(source.name, target.name, target.id, left, key_by_key=False)
+            return
+        unmarked = left - _marked(_view(target).importing, source.id)
+        emptied = left & self._migrating(source, target, MigrationState.EMPTIED)
+        if unmarked:
+            yield ImportSlots(target.name, source.name, source.id, unmarked)
+        elif emptied == left:
+            yield ClaimSlots(target.name, source.name, source.id, left)
+        else:
+            yield MigrateSlots(source.name, target.name, target.id, left, key_by_key=True)
+
+    def _open(self, move: Move) -> frozenset[int]:
+        source, target = self.primaries[move.source], self.primaries[move.target]
+        return _marked(_view(source).migrating, target.id) | _marked(_view(target).importing, source.id)
+
+    def _moving(self, source: int, target: int) -> frozenset[int]:
+        """As the source owns them still: under way, or open at either end."""
+        ends = self.primaries[source], self.primaries[target]
+        begun = self._open(Move(source, target, frozenset()))
+        return (begun | self._migrating(*ends, MigrationState.UNDER_WAY)) & _view(ends[0]).own.slots
+
+    def _migrating(self, source: ClusterNode, target: ClusterNode, state: MigrationState) -> frozenset[int]:
+        return _slots_of(
+            each
+            for each in _view(source).migrations
+            if each.is_export and each.target_id == target.id and each.state == state
+        )
+
+
+def _view(node: ClusterNode) -> ClusterView:
+    assert node.view is not None
+    return node.view
+
+
+def _marked(marks: Iterable[OpenSlot], other_id: str) -> frozenset[int]:
+    return frozenset(mark.slot for mark in marks if mark.other_id == other_id)
+
+
+def _slots_of(migrations: Iterable[SeenMigration]) -> frozenset[int]:
+    return as_slots(part for each in migrations for part in each.ranges)

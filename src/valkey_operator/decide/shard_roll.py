@@ -1,0 +1,97 @@
+"""Restarts in a cluster: in each shard replicas first, each back in sync before the next; then a failover, then the old
+primary. Several shards at once where that is allowed; no owner of slots is restarted while it has replicas.
+"""
+
+from __future__ import annotations
+
+from valkey_operator.decide import shard_failover
+from valkey_operator.decide.actions import Doing, Refusal
+from valkey_operator.decide.cluster_actions import ClusterStep, RestartPod
+from valkey_operator.model.sharded import SeenSharded, ShardNode
+
+ROLLING = "RollingUpdate"
+
+
+def plan(seen: SeenSharded) -> ClusterStep:
+    """All nodes agree and are in sync, so as many shards as are allowed take their next step."""
+    waiting = [each for each in seen.nodes if each.needs_restart and each.pod is not None]
+    if not waiting:
+        return ClusterStep()
+    why = _why_not(seen)
+    if why is not None:
+        return ClusterStep(
+            refusals=(why,), doing=_doing(seen, why.why) if seen.operation == ROLLING else None
+        )
+    shards = sorted({each.node.shard for each in waiting})[: max(1, seen.wish.max_parallel_shards)]
+    found = ClusterStep()
+    for shard in shards:
+        found += _next(seen, [each for each in waiting if each.node.shard == shard])
+    # All of them are one stage: they are in different shards.
+    stage = tuple(found.actions)
+    return ClusterStep((stage,) if stage else (), found.waits, found.refusals, found.doing)
+
+
+def mend(seen: SeenSharded) -> ClusterStep:
+    """A pod that does not come up is replaced at once when its template has changed: that may be what heals it."""
+    failing = [each for each in seen.nodes if each.needs_restart and _is_failing(each)]
+    if not failing or not seen.wish.rolls:
+        return ClusterStep()
+    first = min(failing, key=lambda each: each.name)
+    return ClusterStep(
+        ((RestartPod(first.name, first.needs_restart),),), doing=_doing(seen, f"{first.name} is replaced")
+    )
+
+
+def _why_not(seen: SeenSharded) -> Refusal | None:
+    if not seen.wish.rolls:
+        return Refusal(
+            "restart pods", "updates_are_left_to_people", "update.strategy is OnDelete: delete pods yourself"
+        )
+    if not seen.wish.window_is_open and seen.operation != ROLLING:
+        return Refusal("restart pods", "a_roll_begins_in_its_window", "update.window is closed now")
+    away = sorted(each.name for each in seen.nodes if each.pod is None or not each.pod.is_ready)
+    if away:
+        faults = [each.pod.fault for each in seen.nodes if each.pod is not None and each.pod.fault]
+        why = f"{', '.join(away)} must be back first" + (f": {faults[0]}" if faults else "")
+        return Refusal("restart pods", "only_pods_that_are_back_are_followed_by_others", why)
+    return None
+
+
+def _next(seen: SeenSharded, waiting: list[ShardNode]) -> ClusterStep:
+    primary = seen.primary_of(waiting[0].node.shard)
+    replicas = [each for each in waiting if each is not primary]
+    if replicas:
+        return _restart(seen, max(replicas, key=lambda each: each.node.index))
+    assert primary is not None
+    if seen.wish.is_supervised:
+        why = "update.supervised is set: switch over when it suits you"
+        return ClusterStep(
+            refusals=(Refusal(f"restart {primary.name}", "supervised_waits_for_a_person", why),)
+        )
+    if len(seen.in_shard(primary.node.shard)) > 1:
+        return _rolling(seen, shard_failover.hand_over(seen, primary, ROLLING))
+    if not seen.wish.keeps_data:
+        why = f"all data of the shard would be lost: delete the pod of {primary.name} if that is all right"
+        return ClusterStep(
+            refusals=(Refusal(f"restart {primary.name}", "data_is_kept_when_a_lone_pod_goes", why),)
+        )
+    return _restart(seen, primary)
+
+
+def _restart(seen: SeenSharded, each: ShardNode) -> ClusterStep:
+    action = RestartPod(each.name, each.needs_restart)
+    return ClusterStep(((action,),), doing=_doing(seen, f"{each.name} is restarted"))
+
+
+def _rolling(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
+    words = step.doing.step if step.doing is not None else "waits for a replica in sync"
+    return ClusterStep(step.stages, step.waits, step.refusals, _doing(seen, words))
+
+
+def _doing(seen: SeenSharded, step: str) -> Doing:
+    done = sum(not each.needs_restart for each in seen.nodes)
+    return Doing(ROLLING, step, done, len(seen.nodes))
+
+
+def _is_failing(each: ShardNode) -> bool:
+    return each.pod is not None and not each.pod.is_ready and bool(each.pod.fault)

@@ -1,0 +1,176 @@
+"""A cluster: what to do now, in this order. Pure; the next look goes on from what it sees.
+
+Nodes are made all at once. A dead primary is replaced first. Then the nodes are made one cluster, or brought back into
+it; only when they agree is anything else done: nodes removed, slots moved, pods restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll
+from valkey_operator.decide.actions import Doing, Refusal, Wait
+from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
+from valkey_operator.decide.cluster_report import ClusterReport, report
+from valkey_operator.model.sharded import SeenSharded, ShardNode
+
+# Heartbeats come every ten seconds: what was said within one of them is enough to do nothing.
+RECENT = 12.0
+SCALING, SUSPENDING = "Scaling", "Suspending"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do now; what is waited for; what is refused; whom to ask before anything can be decided."""
+
+    stages: tuple[tuple[ClusterAction, ...], ...]
+    waits: tuple[Wait, ...]
+    refusals: tuple[Refusal, ...]
+    ask: tuple[str, ...]
+    report: ClusterReport
+
+    @property
+    def again(self) -> float | None:
+        return min((each.again for each in self.waits), default=None)
+
+
+def plan(seen: SeenSharded) -> Plan:
+    """With `ask`, ask those sidecars and plan again: each is then marked with whether it has `answered`."""
+    remembered = seen.remembered(RECENT)
+    draft = _step(remembered)
+    if seen.wish.is_paused:
+        return _planned(remembered, replace(draft, stages=(), waits=(), doing=None))
+    if not draft.actions and not draft.waits:
+        return _planned(remembered, draft)
+    unasked = tuple(
+        each.name
+        for each in seen.nodes
+        if each.pod is not None and each.pod.is_placed and each.answered is None
+    )
+    if unasked:
+        return _planned(remembered, replace(draft, stages=_made_unseen(draft)), unasked)
+    fresh = seen.believed()
+    return _planned(fresh, _step(fresh))
+
+
+def _made_unseen(draft: ClusterStep) -> tuple[tuple[ClusterAction, ...], ...]:
+    """What needs nobody's word: a new node."""
+    made = tuple(action for action in draft.actions if isinstance(action, MakeNode))
+    return (made,) if made else ()
+
+
+def _planned(seen: SeenSharded, step: ClusterStep, ask: tuple[str, ...] = ()) -> Plan:
+    return Plan(step.stages, step.waits, step.refusals, ask, report(seen, step))
+
+
+def _step(seen: SeenSharded) -> ClusterStep:
+    if not seen.wish.replicas:
+        return _suspend(seen)
+    made = _make(seen)
+    if not seen.is_formed and (made.actions or made.waits):
+        return made  # slots are shared out among all shards, or not at all
+    urgent = shard_failover.plan(seen)
+    if urgent.actions or urgent.waits:
+        return made + urgent
+    formed = formation.plan(seen.cluster)
+    if formed.actions or formed.waits:
+        return _still(seen, made + formed + shard_roll.mend(seen))
+    if made.actions or made.waits or formed.refusals:
+        return made + formed
+    return _in_good_order(seen)
+
+
+def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
+    """What was begun goes on while its nodes come back or get to know each other."""
+    if step.doing is not None or seen.operation not in (SCALING, shard_roll.ROLLING) or not step.waits:
+        return step
+    return replace(step, doing=Doing(seen.operation, step.waits[0].sentence))
+
+
+def _in_good_order(seen: SeenSharded) -> ClusterStep:
+    """One operation at a time, in this order of weight."""
+    for operation in (shard_failover.switch_over, _remove, shard_moves.plan, shard_roll.plan):
+        found = operation(seen)
+        if found.actions or found.waits or found.refusals:
+            return _still(seen, found)
+    return ClusterStep()
+
+
+def wanted_names(seen: SeenSharded) -> dict[str, int]:
+    """By name, the shard of each."""
+    wish = seen.wish
+    return {
+        f"{seen.name}-{shard}-{index}": shard
+        for shard in range(wish.shards)
+        for index in range(wish.replicas)
+    }
+
+
+def _make(seen: SeenSharded) -> ClusterStep:
+    there = {each.name: each for each in seen.nodes}
+    missing = [name for name in wanted_names(seen) if name not in there]
+    leaving = sorted(name for name in wanted_names(seen) if name in there and there[name].is_being_deleted)
+    waits = (Wait(f"{', '.join(leaving)} must be gone before it is made anew"),) if leaving else ()
+    doing = Doing(SCALING, f"{', '.join(missing)} is made") if missing and seen.is_formed else None
+    return ClusterStep((tuple(map(MakeNode, missing)),) if missing else (), waits, doing=doing)
+
+
+def _remove(seen: SeenSharded) -> ClusterStep:
+    """What is too many: an owner of slots hands over first; a shard goes when it owns nothing."""
+    wanted = wanted_names(seen)
+    surplus = [each for each in seen.nodes if each.name not in wanted and not each.is_being_deleted]
+    going = [each for each in seen.nodes if each.is_being_deleted]
+    if going:
+        names = ", ".join(sorted(each.name for each in going))
+        return ClusterStep(
+            waits=(Wait(f"{names} is on its way out"),), doing=Doing(SCALING, f"{names} is removed")
+        )
+    for each in surplus:
+        owner = seen.primary_of(each.node.shard)
+        if each.node.shard < seen.wish.shards and owner is each:
+            return shard_failover.hand_over(seen, each, "Scaling")
+    ready = [each for each in surplus if not _owns_slots(each)]
+    removed = _removable(seen, ready)
+    if not removed:
+        return ClusterStep()
+    names = ", ".join(each.name for each in removed)
+    stage: tuple[ClusterAction, ...] = tuple(RemoveNode(each.name) for each in removed)
+    return ClusterStep((stage,), doing=Doing(SCALING, f"{names} is removed"))
+
+
+def _removable(seen: SeenSharded, ready: Iterable[ShardNode]) -> list[ShardNode]:
+    """Replicas that are too many; and whole shards, once none of their nodes owns anything."""
+    found = []
+    for each in ready:
+        shard = seen.in_shard(each.node.shard)
+        if each.node.shard < seen.wish.shards or not any(map(_owns_slots, shard)):
+            found.append(each)
+    return found
+
+
+def _owns_slots(each: ShardNode) -> bool:
+    """What does not answer may."""
+    view = each.node.view
+    return view is None or bool(view.own.slots)
+
+
+def _suspend(seen: SeenSharded) -> ClusterStep:
+    """Replicas first; owners of slots last, with all their data on their volumes."""
+    if not seen.nodes:
+        return ClusterStep()
+    primaries = {each.name for shard in seen.cluster.shards if (each := seen.primary_of(shard)) is not None}
+    staying = [each for each in seen.nodes if not each.is_being_deleted]
+    replicas = [each.name for each in staying if each.name not in primaries]
+    going = [each.name for each in seen.nodes if each.is_being_deleted]
+    doing = Doing(SUSPENDING, f"{len(seen.nodes)} nodes are being stopped")
+    if not seen.wish.keeps_data and any(each.node.keys for each in seen.nodes):
+        why = "all data would be lost, for nothing is kept on a volume: turn persistence on, or delete the cluster"
+        return ClusterStep(refusals=(Refusal("suspend", "data_is_kept_when_all_pods_go", why),))
+    if replicas:
+        return ClusterStep(
+            (tuple(map(RemoveNode, replicas)),), (Wait("the replicas stop first"),), doing=doing
+        )
+    if going:
+        return ClusterStep(waits=(Wait(f"{', '.join(sorted(going))} is being stopped"),), doing=doing)
+    return ClusterStep((tuple(RemoveNode(each.name) for each in staying),), doing=doing)

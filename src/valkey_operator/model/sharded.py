@@ -1,0 +1,98 @@
+"""A cluster with its pods, as it was seen: what is asked for, and what each node says beside its own view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from valkey_operator.model.cluster import ClusterNode, SeenCluster
+from valkey_operator.model.gate import Disk
+from valkey_operator.model.instance import SeenPod
+
+
+@dataclass(frozen=True)
+class ClusterWish:
+    """What people ask for, as far as a decision depends on it."""
+
+    shards: int = 3
+    # Pods of each shard.
+    replicas: int = 1
+    is_paused: bool = False
+    keeps_data: bool = True
+    rolls: bool = True
+    is_supervised: bool = False
+    window_is_open: bool = True
+    max_parallel_shards: int = 1
+    # A person asks for another primary of a shard: the node that is to be it; None when nobody asks.
+    switchover: str | None = None
+
+
+@dataclass(frozen=True)
+class ShardNode:
+    """One node with its pod, and the last word of its sidecar."""
+
+    node: ClusterNode
+    is_being_deleted: bool = False
+    pod: SeenPod | None = None
+    # Its sidecar has said something; how long ago; and that its server does not run, since then.
+    is_heard: bool = False
+    age: float = 0.0
+    is_dead: bool = False
+    dead_for: float = 0.0
+    disk: Disk = field(default_factory=Disk)
+    offset: int = 0
+    # Of a replica: for how long its link to its primary is down.
+    unlinked_for: float = 0.0
+    # Of its server: from 9 on whole slots are handed over, before that key by key.
+    major_version: int = 9
+    used_bytes: int = 0
+    max_bytes: int = 0
+    # It was asked during this look, and answered or did not; None when it was not asked.
+    answered: bool | None = None
+    needs_restart: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def unheard(self) -> ShardNode:
+        silent = replace(self.node, view=None, known_id=self.node.id)
+        return replace(self, node=silent, is_heard=False, is_dead=False)
+
+
+@dataclass(frozen=True)
+class SeenSharded:
+    """Everything one decision stands on."""
+
+    name: str
+    wish: ClusterWish = ClusterWish()
+    nodes: tuple[ShardNode, ...] = ()
+    # Every slot has had an owner before.
+    is_formed: bool = False
+    # The kind of the operation that was under way at the last look; empty for none.
+    operation: str = ""
+
+    @cached_property
+    def cluster(self) -> SeenCluster:
+        there = tuple(each.node for each in self.nodes if not each.is_being_deleted)
+        return SeenCluster(there, self.is_formed)
+
+    def of(self, name: str) -> ShardNode | None:
+        return next((each for each in self.nodes if each.name == name), None)
+
+    def primary_of(self, shard: int) -> ShardNode | None:
+        found = self.cluster.primary_of(shard)
+        return self.of(found.name) if found is not None else None
+
+    def in_shard(self, shard: int) -> list[ShardNode]:
+        return [each for each in self.nodes if each.node.shard == shard and not each.is_being_deleted]
+
+    def remembered(self, limit: float) -> SeenSharded:
+        """What was said longer ago than this was not said."""
+        nodes = (each if each.age <= limit else each.unheard() for each in self.nodes)
+        return replace(self, nodes=tuple(nodes))
+
+    def believed(self) -> SeenSharded:
+        """Only what was said during this look: an older word may be from before our own last step."""
+        nodes = (each if each.answered else each.unheard() for each in self.nodes)
+        return replace(self, nodes=tuple(nodes))

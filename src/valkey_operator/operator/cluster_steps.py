@@ -1,0 +1,200 @@
+"""Carries out the stages of a cluster's plan: those of one stage at once; one that fails ends it there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from valkey_operator.contract.channel import Unanswered
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import cluster_actions as do
+from valkey_operator.decide import resharding as move
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.cluster import as_ranges, as_slots
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.sharded import SeenSharded
+from valkey_operator.model.times import written
+from valkey_operator.operator.calls import Caller
+from valkey_operator.operator.cluster_seen import ClusterSight, place_of
+from valkey_operator.operator.instance_steps import Failed
+from valkey_operator.operator.seen import VALKEY_CLUSTERS, Custom
+from valkey_operator.operator.world import World
+from valkey_operator.render.node import valkey_node
+from valkey_operator.render.pod import OperatorPlace
+
+HURRY = 15_000
+FAILOVER_LIMIT = 8_000
+log = logging.getLogger(__name__)
+
+
+class ClusterSteps:
+    def __init__(self, world: World, sidecars: Caller, sight: ClusterSight) -> None:
+        self._world, self._sidecars, self._sight = world, sidecars, sight
+        settings = world.settings
+        self._operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
+
+    async def carry_out(
+        self,
+        stages: Sequence[Sequence[do.ClusterAction]],
+        item: Custom,
+        deployment: Deployment,
+        seen: SeenSharded,
+    ) -> Custom:
+        """The ValkeyCluster as it is afterwards: steps that record something change it."""
+        for stage in stages:
+            recorded = [each for each in stage if isinstance(each, do.NoteFormed | do.FailOver)]
+            for action in recorded:
+                item = await self._record(action, item)
+            done = await asyncio.gather(
+                *(self._do(action, item, deployment, seen) for action in stage), return_exceptions=True
+            )
+            errors = [each for each in done if isinstance(each, BaseException)]
+            if errors:
+                raise errors[0]
+            for action in recorded:
+                if isinstance(action, do.FailOver):
+                    item = await self._note_done(action, item)
+        return item
+
+    async def _do(
+        self, action: do.ClusterAction, item: Custom, deployment: Deployment, seen: SeenSharded
+    ) -> None:
+        log.info("%s", action)
+        match action:
+            case do.NoteFormed():
+                return
+            case do.MakeNode(name):
+                await self._world.writer.apply(self._world.caches.nodes, self.rendered(deployment, name))
+            case do.RemoveNode(name):
+                node = self._node(item, name)
+                if node is not None:
+                    await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
+            case do.RestartPod(name, reason):
+                await self._restart(item, name, reason)
+            case move.CarryFunctions(name, source):
+                dumped = await self._order(
+                    item, source, contract.Order(dump_functions=contract.DumpFunctions())
+                )
+                load = contract.LoadFunctions(functions=dumped.functions)
+                await self._order(item, name, contract.Order(load_functions=load))
+            case _:
+                name, order = _order(action, seen)
+                await self._order(item, name, order)
+
+    def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:
+        """Its gate asks the others of its shard."""
+        shard, _ = place_of(name)
+        count = max(deployment.value("replicas", 3), 1)
+        members = {f"{deployment.name}-{shard}-{index}" for index in range(count)} | {name}
+        return valkey_node(deployment, name, name, 0, self._operator, sorted(members))
+
+    def _node(self, item: Custom, name: str) -> Custom | None:
+        return self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
+
+    async def _restart(self, item: Custom, name: str, reason: str) -> None:
+        node = self._node(item, name)
+        pod = self._sight.pod(node) if node is not None else None
+        if pod is None or pod.metadata.deletion_timestamp:
+            return
+        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
+        self._world.recorder.event((VALKEY_CLUSTERS, item.metadata), "Restarting", note, action="Restart")
+        await self._world.writer.delete(self._world.caches.pods, pod)
+
+    async def _order(self, item: Custom, name: str, order: contract.Order) -> contract.Outcome:
+        node = self._node(item, name)
+        pod = self._sight.pod(node) if node is not None else None
+        if node is None or pod is None:
+            raise Failed(f"{name} has no pod to be told")
+        try:
+            outcome = await self._sidecars.act(node, pod, order)
+        except Unanswered as why:
+            raise Failed(f"{name} did not answer: {why}") from None
+        if outcome.HasField("observation"):
+            self._world.observations.take(node.key, outcome.observation)
+        if outcome.result != contract.RESULT_DONE:
+            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+        return outcome
+
+    async def _record(self, action: do.NoteFormed | do.FailOver, item: Custom) -> Custom:
+        if isinstance(action, do.NoteFormed):
+            return await self._status(item, formed=True)
+        bound = {"isUnknown": True} if action.lost_seconds is None else {"seconds": action.lost_seconds}
+        last = {
+            "at": written(datetime.now(UTC)), "shard": action.shard, "from": action.former, "to": action.node,
+            "planned": action.planned, "reason": action.reason, "lossBound": bound,
+        }  # fmt: skip
+        note = f"shard {action.shard}: {action.node} takes over from {action.former} ({action.reason})"
+        self._world.recorder.event(
+            (VALKEY_CLUSTERS, item.metadata), "PrimaryChange", note, action="ChangePrimary"
+        )
+        return await self._status(item, lastFailover=last)
+
+    async def _note_done(self, action: do.FailOver, item: Custom) -> Custom:
+        request = item.status.get("lastSwitchover") or {}
+        if action.reason != "Switchover" or request.get("result") != "UnderWay":
+            return item
+        done = {**request, "result": "Done", "message": f"{action.node} is primary"}
+        return await self._status(item, lastSwitchover=done)
+
+    async def _status(self, item: Custom, **changed: Any) -> Custom:
+        after = {**item.status, **changed}
+        return await self._world.writer.status(
+            self._world.caches.clusters, item, item.status, after, compare=True
+        )
+
+
+def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.Order]:
+    """Whom to tell, and what."""
+    match action:
+        case do.Hurry(node):
+            return node, contract.Order(hurry=contract.Hurry(milliseconds=HURRY))
+        case do.EndHurry(node):
+            return node, contract.Order(hurry=contract.Hurry())
+        case do.AssignSlots(node, ranges, epoch):
+            wish = contract.AssignSlots(slots=_said(as_slots(ranges)), config_epoch=epoch)
+            return node, contract.Order(assign_slots=wish)
+        case do.Meet(node, others):
+            return node, contract.Order(meet=contract.Meet(nodes=_acquaintances(others, seen)))
+        case do.Follow(node, _, primary_id):
+            return node, contract.Order(replicate=contract.Replicate(primary=primary_id))
+        case do.Forget(node, ids):
+            return node, contract.Order(forget=contract.Forget(node_ids=ids))
+        case do.FailOver():
+            office = contract.Promote(force=not action.planned, former_id=action.former_id)
+            return action.node, contract.Order(promote=office, limit_milliseconds=FAILOVER_LIMIT)
+        case _:
+            return _slot_order(action)
+
+
+def _slot_order(action: do.ClusterAction) -> tuple[str, contract.Order]:
+    match action:
+        case move.MigrateSlots():
+            wish = contract.MigrateSlots(
+                slots=_said(action.slots), to_node_id=action.to_id, key_by_key=action.key_by_key
+            )
+            return action.node, contract.Order(migrate_slots=wish)
+        case move.ImportSlots(node, _, source_id, slots):
+            wanted = contract.ImportSlots(slots=_said(slots), from_node_id=source_id)
+            return node, contract.Order(import_slots=wanted)
+        case move.ClaimSlots(node, source, source_id, slots):
+            claim = contract.ClaimSlots(slots=_said(slots), from_node_id=source_id, from_node=source)
+            return node, contract.Order(claim_slots=claim)
+        case move.CancelMigration(node):
+            return node, contract.Order(cancel_migration=contract.CancelMigration())
+    raise AssertionError(f"{action} is no order")
+
+
+def _said(slots: Iterable[int]) -> list[contract.SlotRange]:
+    return [contract.SlotRange(first=first, last=last) for first, last in as_ranges(slots)]
+
+
+def _acquaintances(names: Sequence[str], seen: SeenSharded) -> list[contract.Acquaintance]:
+    found = (seen.of(name) for name in names)
+    return [
+        contract.Acquaintance(node=each.name, node_id=each.node.id, address=each.node.address)
+        for each in found
+        if each is not None
+    ]

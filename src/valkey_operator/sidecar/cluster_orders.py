@@ -1,0 +1,253 @@
+"""Orders to a server that is in a cluster: whom it knows, what it owns, whom it follows.
+
+Each looks at the server first and refuses what would lose data. Nothing here empties a server, and nothing takes slots
+from whoever owns them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model.cluster import ClusterView, SeenMember, as_ranges, as_text
+from valkey_operator.sidecar.cluster_words import slots_of
+from valkey_operator.sidecar.haste import Haste
+from valkey_operator.sidecar.refusals import Failure, Refusal
+from valkey_operator.valkey.connection import Connection, Refused
+
+LOOK_AGAIN = 0.01
+# A server gives a planned failover up after five seconds, and says nothing.
+FAILOVER = 6.0
+log = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    info: Mapping[str, str] | None
+    cluster: ClusterView | None
+
+    async def call(self, *words: str | int) -> Any: ...
+
+    async def look_now(self) -> None: ...
+
+    async def connect(self) -> Connection: ...
+
+
+class Pod(Protocol):
+    """What these orders touch."""
+
+    def running_server(self) -> Server | None: ...
+
+    async def peer(self, node: str) -> contract.Observation | None: ...
+
+    @property
+    def haste(self) -> Haste: ...
+
+
+Known = Mapping[str, Callable[[contract.Order], Awaitable[bytes | None]]]
+
+
+async def seen(pod: Pod) -> tuple[Server, ClusterView]:
+    """As it is at this moment."""
+    server = pod.running_server()
+    if server is None:
+        raise Refusal("a_server_runs", "the server does not run")
+    await server.look_now()
+    if server.cluster is None:
+        raise Refusal("a_server_is_in_a_cluster", "the server does not answer, or is in no cluster")
+    return server, server.cluster
+
+
+class ClusterOrders:
+    """One pod's, but for those that move slots."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    def known(self) -> Known:
+        return {
+            "promote": self._promote,
+            "replicate": self._replicate,
+            "meet": self._meet,
+            "forget": self._forget,
+            "assign_slots": self._assign,
+            "take_office": self._take_office,
+            "reset_node": self._reset,
+            "hurry": self._hurry,
+            "dump_functions": self._dump_functions,
+            "load_functions": self._load_functions,
+        }
+
+    async def _meet(self, order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        there = [each for each in order.meet.nodes if each.node_id != view.own_id]
+        for address in await asyncio.gather(*map(self._checked, there)):
+            place, _, bus = address.partition("@")
+            await server.call("CLUSTER", "MEET", *place.rsplit(":", 1), *([bus] if bus else []))
+
+    async def _checked(self, wished: contract.Acquaintance) -> str:
+        """The address, when the node says by itself, under its own identity, that it is the one and is there."""
+        said = await self._pod.peer(wished.node)
+        if said is None:
+            raise Refusal("nobody_is_met_unchecked", f"{wished.node} does not say who it is")
+        view = said.server.cluster
+        found = next((each.address for each in view.nodes if each.id == view.node_id), "")
+        if (view.node_id, found) != (wished.node_id, wished.address):
+            raise Refusal(
+                "nobody_is_met_unchecked",
+                f"{wished.node} is {view.node_id or 'nobody'} at {found or 'no address'}, "
+                f"not {wished.node_id} at {wished.address}",
+            )
+        return wished.address
+
+    async def _forget(self, order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        there = [view.by_id[each] for each in order.forget.node_ids if each in view.by_id]
+        for member in there:
+            if member.is_connected and not member.is_failed:
+                raise Refusal("a_connected_node_is_not_forgotten", f"{member.id} is connected")
+            if member.slots and not order.forget.though_they_own_slots:
+                slots = as_text(member.slots)
+                raise Refusal("an_owner_of_slots_is_not_forgotten", f"{member.id} owns slots {slots}")
+        for member in there:
+            try:
+                await server.call("CLUSTER", "FORGET", member.id)
+            except Refused as refusal:
+                if "Unknown node" not in str(refusal):  # another one's word for it was quicker
+                    raise
+
+    async def _assign(self, order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        wished = slots_of(order.assign_slots.slots)
+        taken = {slot for slot in wished if view.owner_of(slot) not in ("", view.own_id)}
+        if taken:
+            owners = ", ".join(sorted({view.owner_of(slot) for slot in taken}))
+            raise Refusal("slots_of_others_stay_theirs", f"slots {as_text(taken)} belong to {owners}")
+        if not view.own.is_primary:
+            raise Refusal("only_a_primary_owns_slots", f"this node is a replica of {view.own.primary_id}")
+        epoch = order.assign_slots.config_epoch
+        if epoch and view.is_alone and not view.own.config_epoch:
+            await server.call("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        missing = as_ranges(wished - view.own.slots)
+        if missing:
+            await server.call("CLUSTER", "ADDSLOTSRANGE", *(end for each in missing for end in each))
+
+    async def _replicate(self, order: contract.Order) -> None:
+        """The one to follow may not be known here yet: that is a matter of a few pings."""
+        server, view = await seen(self._pod)
+        primary = order.replicate.primary
+        if view.own.primary_id == primary:
+            return
+        if view.own.slots:
+            raise Refusal("an_owner_of_slots_stays_primary", f"it owns slots {as_text(view.own.slots)}")
+        if view.own.is_primary and await server.call("DBSIZE"):
+            raise Refusal("a_primary_with_keys_is_not_emptied", "it has keys, though it owns no slots")
+        while True:
+            try:
+                await server.call("CLUSTER", "REPLICATE", primary)
+            except Refused as refusal:
+                if "Unknown node" not in str(refusal):
+                    raise
+                await asyncio.sleep(LOOK_AGAIN)
+            else:
+                return
+
+    async def _promote(self, order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        former = order.promote.former_id
+        if view.own.is_primary and former not in ("", view.own_id):
+            return  # it was done before
+        _check_follows(view, former)
+        info = server.info or {}
+        if info.get("master_sync_in_progress") == "1":
+            raise Refusal("a_replica_is_loaded", "the replica has not got all its data yet")
+        is_linked = info.get("master_link_status") == "up"
+        if order.promote.force and is_linked:
+            raise Refusal("a_dead_primary_does_not_talk", f"{former} still talks to this replica")
+        if not order.promote.force and not is_linked:
+            raise Refusal("the_replica_is_connected", "the replica is not in sync with its primary")
+        await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if order.promote.force else []))
+        await _in_office(server)
+
+    async def take_over(self, by: str) -> None:
+        """Asked by the primary itself, which is about to stop."""
+        said = await self._pod.peer(by)
+        if said is None:
+            raise Refusal("a_replica_follows_who_hands_over", f"{by} does not say who it is")
+        await self._promote(contract.Order(promote=contract.Promote(former_id=said.server.cluster.node_id)))
+
+    async def _take_office(self, order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        if not order.take_office.proof:
+            raise Refusal("a_takeover_needs_proof", "nobody says how the primary is known to be dead")
+        if view.own.is_primary:
+            return
+        _check_follows(view, order.take_office.former_id)
+        if (server.info or {}).get("master_link_status") == "up":
+            raise Refusal("a_dead_primary_does_not_talk", "the primary still talks to this replica")
+        voters = [each for each in view.by_id.values() if each.is_primary and each.slots]
+        able = [each for each in voters if _may_vote(each)]
+        if len(able) > len(voters) // 2:
+            raise Refusal("a_vote_is_impossible", f"{len(able)} of {len(voters)} primaries can vote")
+        log.warning("takes over from %s without a vote: %s", view.own.primary_id, order.take_office.proof)
+        await server.call("CLUSTER", "FAILOVER", "TAKEOVER")
+        await _in_office(server)
+
+    async def _reset(self, _order: contract.Order) -> None:
+        server, view = await seen(self._pod)
+        if view.own.slots:
+            raise Refusal("an_owner_of_slots_is_not_reset", f"it owns slots {as_text(view.own.slots)}")
+        keys = await server.call("DBSIZE")
+        if keys:
+            raise Refusal("a_node_with_keys_is_not_reset", f"it holds {keys} keys")
+        await server.call("CLUSTER", "RESET", "HARD")
+
+    async def _hurry(self, order: contract.Order) -> None:
+        server, _ = await seen(self._pod)
+        if order.hurry.milliseconds:
+            await self._pod.haste.begin(server, order.hurry.milliseconds / 1000)
+        else:
+            await self._pod.haste.end(server)
+
+    async def _dump_functions(self, _order: contract.Order) -> bytes:
+        server, _ = await seen(self._pod)
+        connection = await server.connect()
+        try:
+            dumped: bytes = await connection.call("FUNCTION", "DUMP")
+        finally:
+            connection.close()
+        return dumped
+
+    async def _load_functions(self, order: contract.Order) -> None:
+        server, _ = await seen(self._pod)
+        connection = await server.connect()
+        try:
+            await connection.call("FUNCTION", "RESTORE", order.load_functions.functions, "REPLACE")
+        finally:
+            connection.close()
+
+
+def _check_follows(view: ClusterView, former: str) -> None:
+    if view.own.is_primary:
+        raise Refusal("only_a_replica_takes_over", "this node is a primary already")
+    if former and view.own.primary_id != former:
+        raise Refusal(
+            "a_replica_follows_who_hands_over", f"the replica follows {view.own.primary_id}, not {former}"
+        )
+
+
+def _may_vote(member: SeenMember) -> bool:
+    return member.is_connected and not member.is_failed and not member.is_suspected
+
+
+async def _in_office(server: Server) -> None:
+    try:
+        async with asyncio.timeout(FAILOVER):
+            while True:
+                if (await server.call("ROLE"))[0] == "master":
+                    return
+                await asyncio.sleep(LOOK_AGAIN)
+    except TimeoutError:
+        raise Failure("the_replica_takes_over", "the other primaries have not voted for it in time") from None

@@ -1,0 +1,170 @@
+"""A ValkeyCluster of three shards of two under writes: planned work loses nothing, and a crash is healed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.faults import Faults
+from tests.chaos import figures
+from tests.chaos.cluster_target import ClusterTarget
+from tests.chaos.history import Demands, Recorder
+from tests.chaos.wire import Address
+from tests.chaos.workload import Workload
+from tests.e2e.conftest import PLACE, Place
+
+SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
+SPEC: dict[str, Any] = {
+    "image": "valkey-operator/valkey:9.1",
+    "imagePullPolicy": "Never",
+    "shards": 3,
+    "replicas": 2,
+    "persistence": {"size": "64Mi", "storageClassName": "standard"},
+}
+
+
+class Grid:
+    """A ValkeyCluster called `grid`, and what can be done to it."""
+
+    def __init__(self, place: Place, faults: Faults, seed: int) -> None:
+        self.place, self.faults = place, faults
+        self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
+
+    async def make(self, **more: Any) -> None:
+        self.place.apply("ValkeyCluster", "grid", {**SPEC, **more})
+        await self.is_well()
+
+    async def is_well(self, shards: int = 3, patience: float = 120) -> None:
+        def claim() -> bool:
+            found = self.place.get("valkeycluster", "grid")
+            status = found.get("status", {})
+            is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+            return is_seen and (status.get("state"), status.get("readyShards")) == ("Ready", shards)
+
+        await asyncio.to_thread(self.place.eventually, claim, patience)
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.place.get("valkeycluster", "grid").get("status", {})
+        return found
+
+    def primary(self, shard: int) -> str:
+        return str(self.status()["shards"][shard]["primary"])
+
+    async def patch(self, spec: dict[str, Any]) -> None:
+        words = ("patch", "valkeycluster", "grid", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+        await asyncio.to_thread(self.place.kubectl, *words)
+
+    def target(self) -> ClusterTarget:
+        address = self.place.get("service", "grid")["spec"]["clusterIP"]
+        return ClusterTarget([Address(address, 6379)])
+
+    async def kill_an_operator(self) -> None:
+        """The one that leads, at a moment that the dice choose."""
+        await asyncio.sleep(self.dice.uniform(0, 3))
+        lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
+        leader = str(lease["spec"]["holderIdentity"]).partition("_")[0]
+        if leader:
+            await asyncio.to_thread(self.faults.kill_container, f"{PLACE}/{leader}", "operator")
+
+
+async def a_pod_is_deleted(grid: Grid) -> None:
+    """A primary's, with its usual grace."""
+    shard = grid.dice.randrange(3)
+    before = grid.primary(shard)
+    await asyncio.to_thread(grid.place.kubectl, "delete", "pod", f"{before}-0")
+    await grid.is_well()
+    assert grid.primary(shard) != before
+
+
+async def a_roll(grid: Grid) -> None:
+    await grid.patch({"config": {"databases": str(grid.dice.randint(20, 60))}})
+    await asyncio.sleep(3)
+    await grid.is_well()
+    nodes = json.loads(grid.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
+    assert not [each for each in nodes if each["status"].get("needsRestart")]
+
+
+async def scaling(grid: Grid) -> None:
+    await grid.patch({"shards": 4})
+    await grid.is_well(4)
+    await grid.patch({"shards": 3})
+    await grid.is_well(3)
+
+
+async def fewer_replicas_and_more(grid: Grid) -> None:
+    await grid.patch({"replicas": 1})
+    await grid.is_well()
+    await grid.patch({"replicas": 2})
+    await grid.is_well()
+
+
+Work = Callable[[Grid], Awaitable[None]]
+PLANNED: list[Work] = [a_pod_is_deleted, a_roll, scaling, fewer_replicas_and_more]
+
+
+def cases() -> Iterator[Any]:
+    """Every work with every seed. With an odd seed the leading operator is killed in the middle."""
+    for work in PLANNED:
+        for seed in SEEDS:
+            name = getattr(work, "__name__", "work").replace("_", " ")
+            yield pytest.param(
+                work, seed, id=f"{name}{' while the operator dies' if seed % 2 else ''}-{seed}"
+            )
+
+
+@pytest.mark.parametrize(("work", "seed"), [*cases()])
+async def test_planned_work_on_a_cluster_loses_nothing(
+    place: Place, faults: Faults, work: Work, seed: int, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, seed)
+    await grid.make()
+    recorder = Recorder(tmp_path / "history.jsonl")
+    name = getattr(work, "__name__", "work").replace("_", " ")
+    async with Workload(grid.target(), recorder, demands=Demands(replicas=1), seed=seed) as load:
+        await load.acknowledged(each=10)
+        with load.during(name):
+            fault = asyncio.create_task(grid.kill_an_operator()) if seed % 2 else None
+            await work(grid)
+            if fault is not None:
+                await fault
+        await load.acknowledged(each=10, within=30)
+        await grid.is_well()
+    verdict = await load.judge()
+    figures.note(f"cluster: {name}", seed, verdict)
+    print(verdict)
+    assert verdict.clean, str(verdict)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, seed)
+    await grid.make()
+    async with Workload(grid.target(), Recorder(tmp_path / "history"), pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        shard = grid.dice.randrange(3)
+        before = grid.primary(shard)
+        with load.during("kill -9 of a primary"):
+            await asyncio.to_thread(faults.kill, f"{place.namespace}/{before}-0", "valkey")
+            await load.acknowledged(each=5, within=30)
+        await grid.is_well()
+    verdict = await load.judge()
+    figures.note("cluster: kill -9 of a primary", 2 * seed, verdict)
+    print(verdict)
+    last = grid.status()["lastFailover"]
+    assert (last["shard"], last["from"], last["planned"], last["reason"]) == (
+        shard,
+        before,
+        False,
+        "ServerDied",
+    )
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)

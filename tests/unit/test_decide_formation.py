@@ -1,0 +1,250 @@
+"""A cluster comes to be, heals and stays one: decided by pure functions, carried out on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.caches import eventually
+from tests.cluster_former import Former, names
+from tests.cluster_servers import HOST, VERSIONS, Member, agree, read, servers
+from valkey_operator.decide import formation
+from valkey_operator.decide.cluster_actions import ClusterStep, Forget, Meet
+from valkey_operator.model.cluster import (
+    EVERY_SLOT,
+    ClusterNode,
+    ClusterView,
+    SeenCluster,
+    SeenMember,
+)
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("c")  # short: a socket's path has a limit
+
+
+async def is_whole(former: Former, shards: int, replicas: int) -> bool:
+    seen = await former.look()
+    sizes = [
+        len(primary.view.own.slots) for i in range(shards) if (primary := seen.primary_of(i)) and primary.view
+    ]
+    followers = [
+        node.view.own.primary_id
+        for node in seen.nodes
+        if node.view is not None and not node.view.own.is_primary
+    ]
+    return (
+        await agree(former.everyone.values())
+        and seen.owned == EVERY_SLOT
+        and max(sizes) - min(sizes) <= 1
+        and len(followers) == shards * (replicas - 1)
+        and not any(view.is_hurrying for _, view in seen.answered)
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_six_nodes_become_a_cluster_fast(folder: Path, version: str) -> None:
+    async with servers(folder, names(3, 2), version) as everyone:
+        await asyncio.sleep(3)  # as pods that are up for a while
+        former, begun = Former(everyone), time.monotonic()
+        await former.settle()
+        print(f"\n{version}: 3 x 2 formed in {time.monotonic() - begun:.2f} s, {former.done} actions")
+        assert await is_whole(former, 3, 2)
+        assert former.is_formed
+        assert former.refused == []
+        assert [(await each.view()).own.ranges for each in everyone.values()][::2] == [
+            ((0, 5461),),
+            ((5462, 10922),),
+            ((10923, 16383),),
+        ]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 7, 8, 9, 10, 12, 13])
+async def test_cut_after_any_action_it_goes_on(folder: Path, cut: int) -> None:
+    async with servers(folder, names(3, 2), VERSIONS[cut % 3]) as everyone:
+        former = Former(everyone)
+        await former.carry_out(formation.plan(await former.look()), cut)
+        await Former(everyone).settle()
+        assert await is_whole(former, 3, 2)
+
+
+async def test_forty_nodes(folder: Path) -> None:
+    async with servers(folder, names(20, 2)) as everyone:
+        former, begun = Former(everyone), time.monotonic()
+        await former.settle(60)
+        print(f"\n9.1: 20 x 2 formed in {time.monotonic() - begun:.2f} s, {former.done} actions")
+        assert await is_whole(former, 20, 2)
+
+
+@pytest.mark.parametrize("version", ["8.0", "9.1"])
+async def test_new_shards_and_replicas_join_and_get_no_slots_by_themselves(
+    folder: Path, version: str
+) -> None:
+    async with servers(folder, names(3, 2), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        await read(everyone, "key", "SET", "key", "value")
+        for name in ("3-0", "3-1", "0-2"):
+            everyone[name] = Member(name, folder / name, version, everyone)
+            await everyone[name].start()
+        begun = time.monotonic()
+        await former.settle()
+        print(f"\n{version}: two shards' worth joined in {time.monotonic() - begun:.2f} s")
+        seen = await former.look()
+        assert seen.primary_of(3) is not None
+        views = {node.name: view for node, view in seen.answered}
+        assert views["3-1"].own.primary_id == views["3-0"].own_id
+        assert views["0-2"].own.primary_id == views["0-0"].own_id
+        assert not views["3-0"].own.slots
+        assert await read(everyone, "key") == "value"
+
+
+async def test_all_addresses_changed_and_it_is_the_same_cluster(folder: Path) -> None:
+    async with servers(folder, names(3, 2)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        ids = dict(former.ids)
+        await asyncio.gather(*(each.kill() for each in everyone.values()))
+        begun = time.monotonic()
+        await asyncio.gather(*(each.start(moved=True) for each in everyone.values()))
+        await former.settle(30)
+        print(f"\nall addresses changed: whole again in {time.monotonic() - begun:.2f} s")
+        assert former.ids == ids
+        assert await is_whole(former, 3, 2)
+
+
+async def test_a_replica_that_came_back_empty_joins_again_and_its_old_id_is_forgotten(folder: Path) -> None:
+    async with servers(folder, names(3, 2)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        replica, old = everyone["1-1"], former.ids["1-1"]
+        await replica.kill()
+        for file in replica.folder.iterdir():
+            file.unlink()
+        await replica.start()
+        await former.settle(30)
+        assert await is_whole(former, 3, 2)
+        assert former.ids["1-1"] != old
+        for each in everyone.values():
+            assert old not in (await each.view()).by_id
+
+
+async def test_a_shard_that_is_gone_with_all_its_data_is_said_and_not_refilled(folder: Path) -> None:
+    async with servers(folder, names(3, 2)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        owner = former.ids["1-0"]
+        await asyncio.gather(everyone["1-0"].kill(), everyone["1-1"].kill())
+        for name in ("1-0", "1-1"):
+            shutil.rmtree(everyone[name].folder)
+            everyone[name].folder.mkdir()
+            await everyone[name].start()
+
+        def is_said(step: ClusterStep) -> bool:
+            return any(each.guard == "an_owner_of_slots_is_not_forgotten" for each in step.refusals)
+
+        step = await former.settle(30, is_said)
+        assert "5462-10922" in " ".join(each.why for each in step.refusals)
+        assert not any(owner in each.ids for each in step.actions if isinstance(each, Forget))
+        await former.carry_out(step)
+        await asyncio.sleep(1)
+        assert not (await everyone["1-0"].view()).own.slots
+
+
+async def test_a_node_of_another_cluster_is_not_met(folder: Path) -> None:
+    """A pod got the volume of another deployment: its server comes with a cluster of its own."""
+    others = folder / "o"
+    others.mkdir()
+    async with servers(others, names(3, 1)) as foreign, servers(folder, names(3, 1)) as everyone:
+        await Former(foreign).settle()
+        await read(foreign, "key", "SET", "key", "value")
+        former = Former(everyone)
+        await former.settle()
+        await everyone["2-0"].kill()
+        await foreign["2-0"].kill()
+        shutil.copy(foreign["2-0"].folder / "nodes.conf", everyone["2-0"].folder / "nodes.conf")
+        await everyone["2-0"].start()
+        await eventually(lambda: knows(everyone["2-0"], 3), 10)
+
+        def is_said(step: ClusterStep) -> bool:
+            return any(each.guard == "only_our_nodes_are_members" for each in step.refusals)
+
+        step = await former.settle(10, is_said)
+        assert not any(isinstance(each, Meet) for each in step.actions)
+        await former.carry_out(step)
+        await asyncio.sleep(1)
+        assert len((await everyone["0-0"].view()).by_id) == 3
+        assert (await foreign["0-0"].view()).own.slots
+
+
+async def knows(member: Member, count: int) -> bool:
+    return len((await member.view()).by_id) == count
+
+
+async def test_two_clusters_that_were_merged_by_hand_are_said(folder: Path) -> None:
+    others = folder / "o"
+    others.mkdir()
+    async with servers(others, ["x"]) as foreign, servers(folder, names(3, 1)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        x = foreign["x"]
+        await everyone["0-0"].ask("CLUSTER", "MEET", HOST, x.port, x.bus)
+        await eventually(lambda: knows(everyone["0-0"], 4), 10)
+        step = formation.plan(await former.look())
+        assert [each.guard for each in step.refusals] == ["only_our_nodes_are_members"]
+        assert await x.id() in step.refusals[0].why
+        assert step.actions == ()
+
+
+def node(name: str, view: ClusterView | None = None, **more: object) -> ClusterNode:
+    shard, index = map(int, name.split("-"))
+    return ClusterNode(name, shard, index, view, **more)  # type: ignore[arg-type]
+
+
+def alone(own_id: str) -> ClusterView:
+    return ClusterView(own_id, members=(SeenMember(own_id, f"10.0.0.{own_id}:6379@16379"),))
+
+
+def test_nothing_is_given_away_while_one_is_silent_that_may_hold_data() -> None:
+    three = [node(f"{i}-0", alone(str(i))) for i in range(3)]
+    silent = node("0-1")
+    assert not any(
+        "Assign" in type(a).__name__ for a in formation.plan(SeenCluster((*three, silent))).actions
+    )
+    empty = node("0-1", may_hold_data=False)
+    assert any("Assign" in type(a).__name__ for a in formation.plan(SeenCluster((*three, empty))).actions)
+
+
+def test_a_cluster_that_was_formed_gets_no_slots_again() -> None:
+    nodes = tuple(node(f"{i}-0", alone(str(i))) for i in range(3))
+    step = formation.plan(SeenCluster(nodes, is_formed=True))
+    assert not any("Assign" in type(a).__name__ for a in step.actions)
+    assert [each.guard for each in step.refusals] == ["lost_slots_are_not_refilled"]
+
+
+def test_keys_without_a_cluster_are_no_new_cluster() -> None:
+    nodes = (node("0-0", alone("0"), keys=5), node("1-0", alone("1")), node("2-0", alone("2")))
+    step = formation.plan(SeenCluster(nodes))
+    assert not any("Assign" in type(a).__name__ for a in step.actions)
+    assert [each.guard for each in step.refusals] == ["lost_slots_are_not_refilled"]
+
+
+def test_nobody_is_forgotten_while_one_is_silent() -> None:
+    ghost = SeenMember("9", is_connected=False, is_failed=True)
+    views = [
+        ClusterView(str(i), members=(*(SeenMember(str(k), f"10.0.0.{k}:1@2") for k in range(3)), ghost))
+        for i in range(3)
+    ]
+    everyone = tuple(node(f"{i}-0", view) for i, view in enumerate(views))
+    forgotten = [
+        each for each in formation.plan(SeenCluster(everyone, True)).actions if isinstance(each, Forget)
+    ]
+    assert forgotten == [Forget(f"{i}-0", ("9",)) for i in range(3)]
+    for silent in (node("2-0", known_id="2"), node("2-0")):
+        step = formation.plan(SeenCluster((*everyone[:2], silent), True))
+        assert not any(isinstance(each, Forget) for each in step.actions)

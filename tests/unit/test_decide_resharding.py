@@ -1,0 +1,230 @@
+"""Scaling a cluster on real servers under a writing client: observe, decide, carry out, until all is even."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.caches import eventually
+from tests.cluster_former import Former, names
+from tests.cluster_servers import Member, agree, fill, ranges_of, read, servers, writing
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import resharding, slots
+from valkey_operator.decide.resharding import (
+    CancelMigration,
+    CarryFunctions,
+    ClaimSlots,
+    ImportSlots,
+    MigrateSlots,
+    Resharding,
+    SlotAction,
+)
+from valkey_operator.model.cluster import EVERY_SLOT
+from valkey_operator.operator import cluster_view
+
+FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("c")  # short: a socket's path has a limit
+
+
+@dataclass
+class Resharder:
+    """What the operator does; it remembers nothing between two looks."""
+
+    former: Former
+    at_once: int = 0
+
+    async def step(self, wished: int) -> Resharding:
+        seen = await self.former.look()
+        said = self.former.said
+        loads = {
+            shard: cluster_view.load(said[primary.name])
+            for shard in seen.shards
+            if (primary := seen.primary_of(shard)) is not None and primary.view is not None
+        }
+        versions = {
+            name: int(server.version.split(".")[0]) for name, server in said.items() if server.version
+        }
+        return resharding.plan(seen, range(wished), loads, versions)
+
+    async def carry_out(self, step: Resharding) -> None:
+        self.at_once = max(self.at_once, len(step.under_way))
+        await asyncio.gather(*map(self._act, step.actions))
+
+    async def _act(self, action: SlotAction) -> None:
+        members = self.former.everyone
+        order: dict[str, Any]
+        match action:
+            case CancelMigration(name):
+                order = {"cancel_migration": contract.CancelMigration()}
+            case MigrateSlots(name, _, to_id, moved, by_key):
+                wished = contract.MigrateSlots(slots=ranges_of(moved), to_node_id=to_id, key_by_key=by_key)
+                order = {"migrate_slots": wished}
+            case ImportSlots(name, _, source_id, moved):
+                order = {"import_slots": contract.ImportSlots(slots=ranges_of(moved), from_node_id=source_id)}
+            case ClaimSlots(name, source, source_id, moved):
+                claimed = contract.ClaimSlots(
+                    slots=ranges_of(moved), from_node_id=source_id, from_node=source
+                )
+                order = {"claim_slots": claimed}
+            case CarryFunctions(name, source):
+                dumped = await members[source].obeys(dump_functions=contract.DumpFunctions())
+                order = {"load_functions": contract.LoadFunctions(functions=dumped.functions)}
+        outcome = await members[name].order(limit=20, **order)
+        if outcome.result != contract.RESULT_DONE:
+            self.former.refused.append(f"{name}: {outcome.message}")
+
+    async def reshard(
+        self, wished: int, patience: float = 60.0, until: Callable[[Resharding], bool] | None = None
+    ) -> Resharding:
+        ends = time.monotonic() + patience
+        while True:
+            step = await self.step(wished)
+            if until(step) if until is not None else step.is_done:
+                return step
+            assert time.monotonic() < ends, (
+                step.remaining,
+                step.refusals,
+                step.troubles,
+                self.former.refused,
+            )
+            await self.carry_out(step)
+            await asyncio.sleep(0.02)
+
+
+async def started(folder: Path, everyone: dict[str, Member], version: str, *more: str) -> None:
+    for name in more:
+        everyone[name] = Member(name, folder / name, version, everyone)
+    await asyncio.gather(*(everyone[name].start() for name in more))
+
+
+async def counts(former: Former, shards: int) -> list[int]:
+    seen = await former.look()
+    found = [seen.primary_of(shard) for shard in range(shards)]
+    return [len(node.view.own.slots) for node in found if node is not None and node.view is not None]
+
+
+@pytest.mark.parametrize(("version", "keys", "more", "pairs"), [("8.0", 6_000, 4, 1), ("9.1", 200_000, 6, 3)])
+async def test_three_shards_become_more_and_three_again(
+    folder: Path, version: str, keys: int, more: int, pairs: int
+) -> None:
+    async with servers(folder, names(3, 2), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        resharder = Resharder(former)
+        for shard in range(3):
+            await fill(everyone[f"{shard}-0"], keys // 3)
+            await everyone[f"{shard}-0"].ask("FUNCTION", "LOAD", FUNCTION)
+        await started(folder, everyone, version, *(f"{i}-{k}" for i in range(3, more) for k in (0, 1)))
+        await former.settle()
+        async with writing(everyone) as writer:
+            for wished in (more, 3):
+                begun = time.monotonic()
+                await resharder.reshard(wished, 120)
+                took = time.monotonic() - begun
+                print(
+                    f"\n{version}: to {wished} shards in {took:.2f} s, {resharder.at_once} pairs at once, longest gap "
+                    f"{writer.longest_gap * 1000:.0f} ms of {writer.acknowledged} writes, {keys} keys"
+                )
+                sizes = await counts(former, wished)
+                assert max(sizes) - min(sizes) <= 1
+                assert sum(sizes) == len(EVERY_SLOT)
+        assert resharder.at_once == pairs
+        assert await writer.lost() == []
+        assert [await everyone[f"{i}-0"].ask("DBSIZE") for i in range(3, more)] == [0] * (more - 3)
+        total = sum([await everyone[f"{i}-0"].ask("DBSIZE") for i in range(3)])
+        assert total == keys // 3 * 3 + len(writer.values)
+        assert await everyone["3-0"].ask("FCALL", "f", 0) == "here"
+
+
+@pytest.mark.parametrize("version", ["8.1", "9.1"])
+async def test_a_wish_that_is_reversed_in_mid_flight(folder: Path, version: str) -> None:
+    async with servers(folder, names(3, 1), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for shard in range(3):
+            await fill(everyone[f"{shard}-0"], 20_000)
+        await started(folder, everyone, version, "3-0")
+        await former.settle()
+        resharder = Resharder(former)
+        async with writing(everyone) as writer:
+            await resharder.reshard(4, until=lambda step: 0 < step.remaining < 3900)
+            for _ in range(3):
+                await resharder.carry_out(await resharder.step(4))
+            await resharder.reshard(3, 120)
+        assert await writer.lost() == []
+        sizes = await counts(former, 4)
+        assert (max(sizes[:3]) - min(sizes[:3]) <= 1, sizes[3]) == (True, 0)
+        assert await everyone["3-0"].ask("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("version", ["8.1", "9.1"])
+async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version: str) -> None:
+    """The source is killed while slots go; its replica is promoted, and it ends even all the same."""
+    async with servers(folder, names(3, 2), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for shard in range(3):
+            await fill(everyone[f"{shard}-0"], 30_000)
+            await everyone[f"{shard}-0"].ask("WAIT", 1, 5000)
+        await started(folder, everyone, version, "3-0", "3-1")
+        await former.settle()
+        resharder = Resharder(former)
+        async with writing(everyone, 300, until_copied=True) as writer:
+            step = await resharder.reshard(4, until=lambda step: bool(step.under_way))
+            source = step.under_way[0].source
+            primary, replica = everyone[f"{source}-0"], everyone[f"{source}-1"]
+            former_id = await primary.id()
+            await primary.kill()
+            await eventually(lambda: _is_down(replica), 5)
+            await replica.obeys(promote=contract.Promote(force=True, former_id=former_id))
+            await resharder.reshard(4, 120)
+            await primary.start()
+            await former.settle(30)
+        assert await agree(everyone.values())
+        assert await writer.lost() == []
+        sizes = await counts(former, 4)
+        assert max(sizes) - min(sizes) <= 1
+        assert await read(everyone, "any") is None
+
+
+async def _is_down(member: Member) -> bool:
+    return "master_link_status:down" in await member.ask("INFO", "replication")
+
+
+async def test_what_does_not_fit_is_refused_with_a_sentence(folder: Path) -> None:
+    async with servers(folder, names(3, 1)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for shard in range(3):
+            await fill(everyone[f"{shard}-0"], 20_000, 500)
+        await started(folder, everyone, "9.1", "3-0")
+        await former.settle()
+        await everyone["3-0"].ask("CONFIG", "SET", "maxmemory", "8mb")
+        step = await Resharder(former).step(4)
+        assert [each.guard for each in step.refusals] == ["every_target_has_room"]
+        assert step.refusals[0].why.startswith("shard 3 uses ")
+        assert step.actions == ()
+
+
+async def test_nothing_goes_to_an_older_server(folder: Path) -> None:
+    version = {"0-0": "9.1", "1-0": "9.1", "2-0": "9.1", "3-0": "8.1"}
+    async with servers(folder, version, version) as everyone:
+        fourth = everyone.pop("3-0")
+        former = Former(everyone)
+        await former.settle()
+        everyone["3-0"] = fourth
+        await former.settle()
+        step = await Resharder(former).step(4)
+        assert {each.guard for each in step.refusals} == {"slots_do_not_go_to_an_older_server"}
+        assert step.actions == ()
+        assert slots.progress(0, step.remaining, 100).total == 4096

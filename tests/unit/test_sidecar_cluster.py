@@ -1,0 +1,273 @@
+"""Orders to servers in a cluster, on real ones: what they see, what they do, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.caches import eventually
+from tests.cluster_servers import (
+    VERSIONS,
+    Member,
+    agree,
+    formed,
+    ranges,
+    read,
+    servers,
+    stop,
+    writing,
+)
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+
+REFUSED, FAILED = contract.RESULT_REFUSED, contract.RESULT_FAILED
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("c")  # short: a socket's path has a limit
+
+
+async def refused(member: Member, guard: str, **what: Any) -> str:
+    outcome = await member.order(**what)
+    assert (outcome.result, outcome.guard) == (REFUSED, guard), outcome.message
+    return outcome.message
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_two_become_a_cluster_by_orders_and_each_says_what_it_sees(folder: Path, version: str) -> None:
+    async with servers(folder, ["a", "b", "r"], version) as everyone:
+        a, b, r = everyone.values()
+        for each in everyone.values():
+            await each.obeys(hurry=contract.Hurry(milliseconds=30000))
+        assert (await a.view()).is_hurrying
+        assign = contract.AssignSlots(slots=ranges((0, 8191)), config_epoch=1)
+        for _ in range(2):  # again, it is done already
+            await a.obeys(assign_slots=assign)
+        await b.obeys(assign_slots=contract.AssignSlots(slots=ranges((8192, 16383)), config_epoch=2))
+        nodes = [await b.acquaintance(), await r.acquaintance()]
+        await a.obeys(meet=contract.Meet(nodes=nodes))
+        await r.obeys(meet=contract.Meet(nodes=[await b.acquaintance()]))
+        await r.obeys(replicate=contract.Replicate(primary=await b.id()))
+        await eventually(lambda: agree(everyone.values()), 10)
+        for each in everyone.values():
+            await each.obeys(hurry=contract.Hurry())
+        seen = (await r.observe_now()).server.cluster
+        assert (seen.node_id, seen.state, seen.is_hurrying) == (await r.id(), "ok", False)
+        assert seen.shard_id == (await b.observe_now()).server.cluster.shard_id != ""
+        found = {node.id: node for node in seen.nodes}
+        assert found[await r.id()].primary_id == await b.id()
+        assert found[await r.id()].role == contract.ROLE_REPLICA
+        assert [(each.first, each.last) for each in found[await a.id()].slots] == [(0, 8191)]
+        assert found[await a.id()].address == a.address
+        assert all(node.is_connected and not node.is_failed for node in seen.nodes)
+        assert [found[await each.id()].config_epoch for each in (a, b)] == [1, 2]
+
+
+async def test_nobody_is_met_under_a_wrong_name_or_at_a_wrong_address(folder: Path) -> None:
+    async with servers(folder, ["a", "b", "c"]) as everyone:
+        a, b, c = everyone.values()
+        right = await b.acquaintance()
+        for wrong in (
+            contract.Acquaintance(node="b", node_id=await c.id(), address=b.address),
+            contract.Acquaintance(node="b", node_id=await b.id(), address=c.address),
+            contract.Acquaintance(node="x", node_id=await b.id(), address=b.address),
+        ):
+            await refused(a, "nobody_is_met_unchecked", meet=contract.Meet(nodes=[right, wrong]))
+        await asyncio.sleep(0.3)
+        assert (await a.view()).is_alone
+
+
+async def test_slots_of_others_are_not_assigned(folder: Path) -> None:
+    async with formed(folder) as everyone:
+        a, b = everyone.values()
+        words = await refused(
+            a,
+            "slots_of_others_stay_theirs",
+            assign_slots=contract.AssignSlots(slots=ranges((8190, 8193))),
+        )
+        assert words == f"slots 8192-8193 belong to {await b.id()}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_would_lose_data_is_refused(folder: Path, version: str) -> None:
+    async with formed(folder, shards=2, empty=1, version=version) as everyone:
+        a, b, c = everyone.values()
+        await read(everyone, "key", "SET", "key", "value")
+        await refused(a, "an_owner_of_slots_is_not_reset", reset_node=contract.ResetNode())
+        replicate = contract.Replicate(primary=await b.id())
+        await refused(a, "an_owner_of_slots_stays_primary", replicate=replicate)
+        forget = contract.Forget(node_ids=[await b.id()])
+        await refused(a, "a_connected_node_is_not_forgotten", forget=forget)
+        # A replica has a copy of keys: it is not reset either.
+        await c.obeys(replicate=contract.Replicate(primary=await b.id()))
+        await eventually(lambda: _is_linked(c), 10)
+        await refused(c, "a_node_with_keys_is_not_reset", reset_node=contract.ResetNode())
+        await b.kill()
+        await eventually(lambda: _is_not_connected(a, forget.node_ids[0]), 10)
+        await refused(a, "an_owner_of_slots_is_not_forgotten", forget=forget)
+        assert await c.ask("DBSIZE") == 1
+
+
+async def _is_linked(member: Member) -> bool:
+    return "master_link_status:up" in await member.ask("INFO", "replication")
+
+
+async def _is_not_connected(member: Member, node_id: str) -> bool:
+    return not (await member.view()).by_id[node_id].is_connected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_empty_node_is_reset_and_its_old_id_forgotten(folder: Path, version: str) -> None:
+    async with formed(folder, shards=2, empty=1, version=version) as everyone:
+        a, b, c = everyone.values()
+        old = await c.id()
+        await c.obeys(reset_node=contract.ResetNode())
+        assert await c.id() != old
+        assert (await c.view()).is_alone
+        for each in (a, b):
+            await eventually(partial(_is_not_connected_or_gone, each, old), 10)
+            await each.obeys(forget=contract.Forget(node_ids=[old, "0" * 40]))
+        for each in (a, b):
+            assert old not in (await each.view()).by_id
+        # It may come back at once, for it is another one now.
+        await a.obeys(meet=contract.Meet(nodes=[await c.acquaintance()]))
+        await eventually(lambda: agree(everyone.values()), 15)
+
+
+async def _is_not_connected_or_gone(member: Member, node_id: str) -> bool:
+    found = (await member.view()).by_id.get(node_id)
+    return found is None or not found.is_connected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_planned_failover_loses_nothing(folder: Path, version: str) -> None:
+    async with formed(folder, shards=3, replicas=1, version=version) as everyone:
+        a, a1 = everyone["a"], everyone["a1"]
+        former = await a.id()
+        async with writing(everyone) as writer:
+            await a1.obeys(promote=contract.Promote(former_id=former))
+            assert (await a1.ask("ROLE"))[0] == "master"
+            await a1.obeys(promote=contract.Promote(former_id=former))  # asked again
+            await eventually(lambda: _is_linked(a), 10)
+            before = writer.acknowledged
+            await eventually(lambda: writer.acknowledged > before + 500)
+        print(f"\n{version}: longest gap {writer.longest_gap * 1000:.0f} ms of {writer.acknowledged} writes")
+        assert await writer.lost() == []
+        assert writer.longest_gap < 1
+
+
+async def test_a_failover_goes_to_a_replica_of_that_primary_only(folder: Path) -> None:
+    async with formed(folder, shards=2, replicas=1) as everyone:
+        a, b, a1 = everyone["a"], everyone["b"], everyone["a1"]
+        other = contract.Promote(former_id=await b.id())
+        await refused(a1, "a_replica_follows_who_hands_over", promote=other)
+        await refused(a, "only_a_replica_takes_over", promote=contract.Promote(former_id=await a.id()))
+        forced = contract.Promote(force=True, former_id=await a.id())
+        await refused(a1, "a_dead_primary_does_not_talk", promote=forced)
+        take = contract.TakeOffice(former_id=await a.id())
+        await refused(a1, "a_takeover_needs_proof", take_office=take)
+        take.proof = "the pod was deleted by its kubelet"
+        await refused(a1, "a_dead_primary_does_not_talk", take_office=take)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_with_proof_of_death_the_others_vote_at_once(folder: Path, version: str) -> None:
+    async with formed(folder, shards=3, replicas=1, version=version) as everyone:
+        a, a1 = everyone["a"], everyone["a1"]
+        former = await a.id()
+        await a.kill()
+        await eventually(lambda: _has_lost_its_primary(a1), 5)
+        take = contract.TakeOffice(former_id=former, proof="the server's process has ended")
+        await refused(a1, "a_vote_is_impossible", take_office=take)
+        await refused(a1, "the_replica_is_connected", promote=contract.Promote(former_id=former))
+        await a1.obeys(promote=contract.Promote(force=True, former_id=former))
+        assert (await a1.view()).own.slots
+
+
+async def _has_lost_its_primary(member: Member) -> bool:
+    return "master_link_status:down" in await member.ask("INFO", "replication")
+
+
+async def test_without_a_majority_a_takeover_ends_it(folder: Path) -> None:
+    async with formed(folder, shards=3, replicas=1) as everyone:
+        formers = {name: await everyone[name].id() for name in ("a", "b")}
+        await read(everyone, "key", "SET", "key", "value")
+        await asyncio.gather(*(everyone[name].kill() for name in formers))
+        for name in formers:
+            replica = everyone[f"{name}1"]
+            await eventually(partial(_has_lost_its_primary, replica), 5)
+        await eventually(lambda: _is_suspected(everyone["c"], set(formers.values())), 10)
+        take = contract.TakeOffice(former_id=formers["a"], proof="both processes have ended")
+        await everyone["a1"].obeys(take_office=take)
+        # With two of three the vote is possible again, and the rest goes by it.
+        await eventually(lambda: _is_elected(everyone["b1"], formers["b"]), 10)
+        await eventually(lambda: _is_ok(everyone["c"]), 10)
+        assert await read({name: m for name, m in everyone.items() if m.living}, "key") == "value"
+
+
+async def _is_elected(member: Member, former: str) -> bool:
+    await member.order(promote=contract.Promote(force=True, former_id=former))
+    return bool((await member.ask("ROLE"))[0] == "master")
+
+
+async def _is_suspected(member: Member, ids: set[str]) -> bool:
+    known = (await member.view()).by_id
+    return all(known[each].is_suspected or known[each].is_failed for each in ids)
+
+
+async def _is_ok(member: Member) -> bool:
+    return (await member.view()).is_ok
+
+
+async def test_a_forced_failover_without_votes_says_so(folder: Path) -> None:
+    async with formed(folder, shards=2, replicas=1) as everyone:
+        former = await everyone["a"].id()
+        await everyone["a"].kill()
+        stop(everyone["b"])
+        await eventually(lambda: _has_lost_its_primary(everyone["a1"]), 5)
+        outcome = await everyone["a1"].order(promote=contract.Promote(force=True, former_id=former))
+        stop(everyone["b"], signal.SIGCONT)
+        assert (outcome.result, outcome.guard) == (FAILED, "the_replica_takes_over")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_functions_are_carried_to_another_shard(folder: Path, version: str) -> None:
+    code = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
+    async with formed(folder, version=version) as everyone:
+        a, b = everyone.values()
+        await a.ask("FUNCTION", "LOAD", code)
+        dumped = await a.obeys(dump_functions=contract.DumpFunctions())
+        for _ in range(2):
+            await b.obeys(load_functions=contract.LoadFunctions(functions=dumped.functions))
+        assert await b.ask("FCALL", "f", 0) == "here"
+
+
+async def test_short_timers_end_by_themselves_and_a_new_sidecar_ends_those_it_finds(folder: Path) -> None:
+    async with servers(folder, ["a"]) as everyone:
+        (a,) = everyone.values()
+        timers = ("CONFIG", "GET", "cluster-node-timeout", "cluster-ping-interval")
+        usual = await a.ask(*timers)
+        await a.obeys(hurry=contract.Hurry(milliseconds=500))
+        assert await a.ask(*timers) != usual
+        await eventually(lambda: _says(a, usual, *timers), 5)
+        await a.obeys(hurry=contract.Hurry(milliseconds=60000))
+        a.begin_sidecar()
+        await eventually(lambda: _says(a, usual, *timers), 5)
+
+
+async def test_a_node_with_keys_keeps_its_node_timeout(folder: Path) -> None:
+    async with formed(folder, shards=1) as everyone:
+        (a,) = everyone.values()
+        await a.ask("SET", "key", "value")
+        await a.obeys(hurry=contract.Hurry(milliseconds=5000))
+        assert (await a.ask("CONFIG", "GET", "cluster-node-timeout"))[1] == "3000"
+        assert (await a.ask("CONFIG", "GET", "cluster-ping-interval"))[1] == "100"
+
+
+async def _says(member: Member, expected: object, *words: str) -> bool:
+    return bool(await member.ask(*words) == expected)
