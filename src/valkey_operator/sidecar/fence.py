@@ -30,6 +30,7 @@ class Reason(Enum):
 
     LEASE = "the primary may not write without a lease"
     HANDOVER = "the primary hands over"
+    VOLUME = "its volume is full, and a server that syncs every write would end with the next one"
 
 
 class Fence:

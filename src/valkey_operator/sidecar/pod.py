@@ -24,7 +24,7 @@ from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
 from valkey_operator.sidecar.cluster_readiness import ClusterReadiness
 from valkey_operator.sidecar.disk import Kept, Volume
 from valkey_operator.sidecar.door import Door, Visitor
-from valkey_operator.sidecar.fence import Fence
+from valkey_operator.sidecar.fence import Fence, Reason
 from valkey_operator.sidecar.handing import Handing
 from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.lease import Lease
@@ -171,6 +171,7 @@ class Pod:
         try:
             await self.fence.look()
             await self.haste.look(server)
+            await self._fence_a_full_volume()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
             if files.has_other_users(self._settings):
@@ -185,6 +186,16 @@ class Pod:
             await server.look()  # what is told with it must not be from before the change
             waiting = ", ".join(self._config.needs_restart) or self._config.refused or "all is in force"
             self._tell(contract.Event.KIND_CONFIG_CHANGED, waiting)
+
+    async def _fence_a_full_volume(self) -> None:
+        """A server that syncs every write ends when it cannot; fenced, it refuses writes and goes on serving reads."""
+        would_end = self._changes.is_full and self.is_primary and self._config.is_synced_always
+        is_fenced = Reason.VOLUME in self.fence.reasons
+        if would_end and not is_fenced:
+            await self.fence.put_up(Reason.VOLUME)
+            log.error("writes are refused: %s", Reason.VOLUME.value)
+        elif is_fenced and not would_end:
+            await self.fence.take_down(Reason.VOLUME)
 
     async def _admit(self, visitor: Visitor) -> ServerProcess | None:
         """Let the server in as soon as a rule of the gate allows it."""

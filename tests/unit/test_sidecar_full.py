@@ -1,0 +1,33 @@
+"""A full volume under a server that syncs every write: it refuses writes, and does not end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.caches import eventually
+from tests.replicas import CONFIG, running, writes
+from valkey_operator.sidecar.disk import Space
+
+ALWAYS = CONFIG.replace("appendonly no", "appendonly yes\nappendfsync always")
+
+
+async def test_it_refuses_writes_until_there_is_room(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("f")
+    async with running(folder, count=1, config=ALWAYS) as (node,):
+        await node.ask("SET", "k", "v")
+        process = node.process
+        monkeypatch.setattr(node.pod._volume, "space", lambda: Space(1, 1000))
+
+        async def refuses() -> bool:
+            return not await writes(node)
+
+        await eventually(refuses, 10)
+        assert node.pod.observe().disk.is_full
+        assert await node.ask("GET", "k") == "v"
+        monkeypatch.undo()
+        await eventually(lambda: writes(node), 10)
+        assert node.process is process
