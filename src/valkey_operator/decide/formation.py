@@ -105,6 +105,7 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
             other
             for other, its in seen.answered
             if other is not node
+            and (other.id in view.by_id or not (_has_company(seen, view) or _has_company(seen, its)))
             and _needs_meeting(
                 view,
                 other,
@@ -114,6 +115,12 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
         ]
         if others:
             yield Meet(node.name, tuple(other.name for other in others))
+
+
+def _has_company(seen: SeenCluster, view: ClusterView) -> bool:
+    """It knows somebody who is of another cluster, or one of ours that was never heard: until that is known it joins
+    nobody."""
+    return any(each.id not in seen.by_id and (_is_alive(each) or each.ranges) for each in view.by_id.values())
 
 
 def _hub(seen: SeenCluster) -> ClusterNode | None:

@@ -25,8 +25,8 @@ from valkey_operator.valkey.connection import Connection, Refused, Silent, Word
 GOAL = 0.02
 MOST_KEYS = 512
 SLOTS_AT_ONCE = 64
-# For each piece on its way, in seconds. The server stands still meanwhile, so one that waits for a target that hangs must
-# be back before the others take it for dead.
+# For each piece on its way, in seconds. The server stands still meanwhile, so one that waits for a target that hangs
+# must be back before the others take it for dead.
 USUAL_PATIENCE = 1.0
 # For a key that is so large that it does not get through in the usual time: this much of the node timeout.
 PATIENCE_FOR_ONE = 0.8

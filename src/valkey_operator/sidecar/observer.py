@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model import gate
+from valkey_operator.model.cluster import ClusterView
 
 Info = Mapping[str, str]
 ROLES = {"master": contract.ROLE_PRIMARY, "slave": contract.ROLE_REPLICA}
@@ -69,15 +70,22 @@ def lineage(info: Info) -> gate.Lineage:
     )
 
 
-def why_not_ready(info: Info | None) -> str:
-    """A node leaves the Services for its own fault only; empty when it is ready."""
+def why_not_ready(info: Info | None, cluster: ClusterView | None = None, *, has_served: bool = False) -> str:
+    """A node leaves the Services for its own fault only; empty when it is ready.
+
+    In a cluster it comes when all slots are served, and stays though others are down later.
+    """
     if info is None:
         return "the server does not answer"
     if _yes(info, "loading"):
         return f"the server is loading its data, {info.get('loading_loaded_perc', '0')} %"
     if info.get("role") == "slave" and info.get("master_link_status") != "up":
         return "the replica is not in sync with its primary"
-    return ""
+    if not _yes(info, "cluster_enabled") or (cluster is not None and cluster.is_ok):
+        return ""
+    if cluster is None or not has_served:
+        return "the cluster does not serve all slots yet"
+    return "" if cluster.sees_a_majority else "the server sees too few of the cluster's primaries"
 
 
 def _replication(info: Info) -> contract.Replication:

@@ -317,7 +317,10 @@ class Pod:
     def why_not_ready(self) -> str | None:
         if self._server is None:
             return self._waits_for
-        return observer.why_not_ready(self._server.info) or None
+        why = observer.why_not_ready(
+            self._server.info, self._server.cluster, has_served=self._server.has_served_cluster
+        )
+        return why or None
 
     def metrics(self) -> str:
         server = self._server

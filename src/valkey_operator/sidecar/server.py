@@ -40,8 +40,8 @@ class LivingServer:
         self.info: Mapping[str, str] | None = None
         # What it said of its cluster; None when it does not answer, or is in none.
         self.cluster: ClusterView | None = None
-        # It has loaded its data and answered.
-        self.has_served = False
+        # It has loaded its data and answered; and, in a cluster, all slots were served once.
+        self.has_served = self.has_served_cluster = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._password = socket, user, password
@@ -70,6 +70,7 @@ class LivingServer:
         try:
             self.info = info.parse(await self.call("INFO", *SECTIONS))
             self.cluster = await self._cluster_of(self.info, with_shards)
+            self.has_served_cluster |= self.cluster is not None and self.cluster.is_ok
             if not self._is_listed and self.info.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))
@@ -80,7 +81,7 @@ class LivingServer:
     async def _cluster_of(self, said: Mapping[str, str], with_shards: bool) -> ClusterView | None:
         if said.get("cluster_enabled") != "1" or said.get("loading") == "1":
             return None
-        return await cluster.look(self.call, said.get("valkey_version", ""), with_shards=with_shards)
+        return await cluster.look(self._ask, said.get("valkey_version", ""), with_shards=with_shards)
 
     async def look_now(self) -> None:
         """For somebody who decides by it: what it said up to a second ago is not good enough.
@@ -107,11 +108,20 @@ class LivingServer:
 
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
+        return await (await self._connected()).call(*words, limit=limit)
+
+    async def _ask(self, commands: list[tuple[str, ...]]) -> list[Any]:
+        answers = await (await self._connected()).call_all([*commands])
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        return answers
+
+    async def _connected(self) -> Connection:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
                 self._connection = await Connection.open(self._socket, self._user, self._password)
-            connection = self._connection
-        return await connection.call(*words, limit=limit)
+            return self._connection
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.
