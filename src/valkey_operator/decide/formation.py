@@ -33,6 +33,8 @@ from valkey_operator.model.cluster import (
 )
 
 SOON = 0.05
+# Milliseconds.
+PING_PER_NODE, TIMEOUT_PER_NODE = 8, 40
 
 
 def plan(seen: SeenCluster) -> ClusterStep:
@@ -81,7 +83,11 @@ def why_not_agreed(seen: SeenCluster) -> str:
 
 
 def _hurry(seen: SeenCluster) -> tuple[Hurry, ...]:
-    return tuple(Hurry(node.name) for node, view in seen.answered if not view.is_hurrying)
+    """Everybody pings everybody: with many nodes as fast as with few, machines would do nothing else, and those that
+    come too late would be taken for dead."""
+    count = len(seen.nodes)
+    ping, timeout = max(100, PING_PER_NODE * count), max(500, TIMEOUT_PER_NODE * count)
+    return tuple(Hurry(node.name, ping, timeout) for node, view in seen.answered if not view.is_hurrying)
 
 
 def _assign(seen: SeenCluster) -> Iterable[AssignSlots]:

@@ -200,7 +200,7 @@ class ClusterOrders:
     async def _hurry(self, order: contract.Order) -> None:
         server, _ = await seen(self._pod)
         if order.hurry.milliseconds:
-            await self._pod.haste.begin(server, order.hurry.milliseconds / 1000)
+            await self._pod.haste.begin(server, order.hurry)
         else:
             await self._pod.haste.end(server)
 
