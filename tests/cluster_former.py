@@ -65,8 +65,10 @@ class Former:
             case NoteFormed():
                 self.is_formed = True
                 return
-            case Hurry(name):
-                order = {"hurry": contract.Hurry(milliseconds=20000)}
+            case Hurry(name, ping, timeout):
+                order = {"hurry": contract.Hurry(
+                    milliseconds=10000, ping_milliseconds=ping, node_timeout_milliseconds=timeout
+                )}  # fmt: skip
             case EndHurry(name):
                 order = {"hurry": contract.Hurry()}
             case AssignSlots(name, slots, epoch):

@@ -248,3 +248,14 @@ def test_nobody_is_forgotten_while_one_is_silent() -> None:
     for silent in (node("2-0", known_id="2"), node("2-0")):
         step = formation.plan(SeenCluster((*everyone[:2], silent), True))
         assert not any(isinstance(each, Forget) for each in step.actions)
+
+
+def test_who_brings_unknown_company_joins_nobody_while_one_of_ours_was_never_heard() -> None:
+    """The company may be another cluster; or it may be the silent one."""
+    ours = [node(f"{i}-0", alone(str(i))) for i in range(2)]
+    other = SeenMember("7", "10.0.0.7:6379@16379")
+    tainted = node("2-0", ClusterView("2", members=(SeenMember("2", "10.0.0.2:6379@16379"), other)))
+    step = formation.plan(SeenCluster((*ours, tainted, node("2-1")), True))
+    meets = [each for each in step.actions if isinstance(each, Meet)]
+    assert all("2-0" not in (each.node, *each.others) for each in meets)
+    assert meets

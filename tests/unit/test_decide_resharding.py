@@ -25,7 +25,7 @@ from valkey_operator.decide.resharding import (
     Resharding,
     SlotAction,
 )
-from valkey_operator.model.cluster import EVERY_SLOT
+from valkey_operator.model.cluster import EVERY_SLOT, ClusterNode, SeenCluster
 from valkey_operator.operator import cluster_view
 
 FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
@@ -228,3 +228,9 @@ async def test_nothing_goes_to_an_older_server(folder: Path) -> None:
         assert {each.guard for each in step.refusals} == {"slots_do_not_go_to_an_older_server"}
         assert step.actions == ()
         assert slots.progress(0, step.remaining, 100).total == 4096
+
+
+def test_who_does_not_see_every_primary_begins_nothing_and_does_not_say_that_it_is_done() -> None:
+    step = resharding.plan(SeenCluster((ClusterNode("0-0", 0, 0, known_id="a"),), True), (0,), {}, {})
+    assert [each.guard for each in step.refusals] == ["every_shard_has_a_primary"]
+    assert (step.actions, step.is_done) == ((), False)

@@ -16,9 +16,11 @@ from tests import replicas
 from tests.caches import eventually
 from tests.cluster_servers import free_ports, ranges
 from tests.pki import SCOPE
-from tests.replicas import CONFIG, HOST, Node, Settings, mount_record
+from tests.replicas import CONFIG, HOST, OPERATORS, Node, Settings, mount_record
+from valkey_operator.contract.channel import answered, opened
 from valkey_operator.contract.heartbeat import Address
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.contract.v1.sidecar_grpc import NodeStub
 from valkey_operator.operator import cluster_view
 
 DONE, REFUSED = contract.RESULT_DONE, contract.RESULT_REFUSED
@@ -68,6 +70,15 @@ async def obeys(node: Node, **what: Any) -> contract.Outcome:
     return outcome
 
 
+async def slot_keys(node: Node) -> list[int]:
+    asked = contract.ObserveRequest(slot_keys=True)
+    port = node.settings.sidecars[node.name]
+    async with opened(HOST, OPERATORS, SCOPE.node(node.name), port) as connection:
+        seen = await answered(NodeStub(connection).Observe(asked), 10)
+    assert cluster_view.load(seen.server).slot_bytes.keys() == set(range(8192, 16384))
+    return list(seen.server.cluster.slot_keys)
+
+
 async def is_ok(node: Node) -> bool:
     return (await node.pod.observe_now()).server.cluster.state == "ok"
 
@@ -97,6 +108,10 @@ async def test_sidecars_make_a_cluster_by_the_operators_orders(folder: Path, ver
         seen = cluster_view.node("x", 0, 0, (await c.pod.observe_now()).server)
         assert seen.view is not None
         assert (len(seen.view.own.slots), len(seen.view.by_id)) == (8192, 3)
+        assert [each.pod.why_not_ready() for each in (a, b, c)] == [None] * 3
+        await b.ask("SET", "{x}key", "value")
+        counts = await slot_keys(b)
+        assert (len(counts), sum(counts)) == (8192, 1)
         for each in (a, b, c):
             await obeys(each, hurry=contract.Hurry())
         assert not (await c.pod.observe_now()).server.cluster.is_hurrying

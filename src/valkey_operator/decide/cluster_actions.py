@@ -14,6 +14,8 @@ class Hurry:
     """Short timers for a while, so that what this node knows travels fast."""
 
     node: str
+    ping_milliseconds: int = 100
+    node_timeout_milliseconds: int = 500
 
 
 @dataclass(frozen=True)

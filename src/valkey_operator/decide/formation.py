@@ -33,6 +33,8 @@ from valkey_operator.model.cluster import (
 )
 
 SOON = 0.05
+# Milliseconds.
+PING_PER_NODE, TIMEOUT_PER_NODE = 8, 40
 
 
 def plan(seen: SeenCluster) -> ClusterStep:
@@ -81,7 +83,11 @@ def why_not_agreed(seen: SeenCluster) -> str:
 
 
 def _hurry(seen: SeenCluster) -> tuple[Hurry, ...]:
-    return tuple(Hurry(node.name) for node, view in seen.answered if not view.is_hurrying)
+    """Everybody pings everybody: with many nodes as fast as with few, machines would do nothing else, and those that
+    come too late would be taken for dead."""
+    count = len(seen.nodes)
+    ping, timeout = max(100, PING_PER_NODE * count), max(500, TIMEOUT_PER_NODE * count)
+    return tuple(Hurry(node.name, ping, timeout) for node, view in seen.answered if not view.is_hurrying)
 
 
 def _assign(seen: SeenCluster) -> Iterable[AssignSlots]:
@@ -105,6 +111,7 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
             other
             for other, its in seen.answered
             if other is not node
+            and (other.id in view.by_id or not (_has_company(seen, view) or _has_company(seen, its)))
             and _needs_meeting(
                 view,
                 other,
@@ -114,6 +121,12 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
         ]
         if others:
             yield Meet(node.name, tuple(other.name for other in others))
+
+
+def _has_company(seen: SeenCluster, view: ClusterView) -> bool:
+    """It knows somebody who is of another cluster, or one of ours that was never heard: until that is known it joins
+    nobody."""
+    return any(each.id not in seen.by_id and (_is_alive(each) or each.ranges) for each in view.by_id.values())
 
 
 def _hub(seen: SeenCluster) -> ClusterNode | None:

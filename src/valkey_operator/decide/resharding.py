@@ -94,7 +94,8 @@ class Resharding:
 
     @property
     def is_done(self) -> bool:
-        return not self.actions and not self.remaining
+        """Who could not look at all shards cannot say so."""
+        return not self.actions and not self.remaining and not self.refusals
 
 
 def plan(

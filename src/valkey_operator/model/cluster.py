@@ -60,6 +60,10 @@ class SeenMember:
     def slots(self) -> frozenset[int]:
         return as_slots(self.ranges)
 
+    @property
+    def may_vote(self) -> bool:
+        return self.is_connected and not self.is_failed and not self.is_suspected
+
 
 class MigrationState(StrEnum):
     """How a migration of slots stands."""
@@ -125,6 +129,12 @@ class ClusterView:
     @property
     def is_alone(self) -> bool:
         return len(self.members) <= 1
+
+    @property
+    def sees_a_majority(self) -> bool:
+        """Of those that vote: primaries with slots."""
+        voters = [each for each in self.by_id.values() if each.is_primary and each.ranges]
+        return sum(each.may_vote for each in voters) > len(voters) // 2
 
     def owner_of(self, slot: int) -> str:
         """The id, or nothing when nobody owns it."""

@@ -149,8 +149,11 @@ class ClusterSteps:
 def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.Order]:
     """Whom to tell, and what."""
     match action:
-        case do.Hurry(node):
-            return node, contract.Order(hurry=contract.Hurry(milliseconds=HURRY))
+        case do.Hurry(node, ping, timeout):
+            short = contract.Hurry(
+                milliseconds=HURRY, ping_milliseconds=ping, node_timeout_milliseconds=timeout
+            )
+            return node, contract.Order(hurry=short)
         case do.EndHurry(node):
             return node, contract.Order(hurry=contract.Hurry())
         case do.AssignSlots(node, ranges, epoch):

@@ -23,9 +23,13 @@ from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorId
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeBase, PeerBase
+from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.gate import Record
+from valkey_operator.sidecar.cluster_words import slots_of
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.orders import Orders, Pod
+from valkey_operator.valkey.cluster import key_counts
+from valkey_operator.valkey.connection import Refused, Silent
 
 # Of one request, in bytes: the longest order names some thousand ranges of slots.
 LARGEST_REQUEST = 512 * 1024
@@ -150,7 +154,22 @@ async def opened(
 async def _observe(stream: Stream[Any, Any], request: contract.ObserveRequest, pod: Pod) -> None:
     if request.pod_uid and request.pod_uid != pod.pod_uid:
         raise GRPCError(Status.FAILED_PRECONDITION, f"this is pod {pod.pod_uid}, not {request.pod_uid}")
-    await stream.send_message(await pod.observe_now() if request.fresh else pod.observe())
+    seen = await pod.observe_now() if request.fresh or request.slot_keys else pod.observe()
+    if request.slot_keys and seen.server.HasField("cluster"):
+        seen.server.cluster.slot_keys.extend(await _slot_keys(pod, seen.server.cluster))
+    await stream.send_message(seen)
+
+
+async def _slot_keys(pod: Pod, view: contract.ClusterView) -> list[int]:
+    owned = next((slots_of(each.slots) for each in view.nodes if each.id == view.node_id), frozenset[int]())
+    server = pod.running_server()
+    if server is None or not owned:
+        return []
+    try:
+        counts = key_counts(await server.call("CLUSTER", "SLOT-STATS", "SLOTSRANGE", 0, SLOTS - 1))
+    except (Refused, Silent) as error:
+        raise GRPCError(Status.UNAVAILABLE, f"the server does not count its keys: {error}") from None
+    return [counts.get(slot, 0) for slot in sorted(owned)]
 
 
 async def _received(stream: Stream[Any, Any]) -> Any:

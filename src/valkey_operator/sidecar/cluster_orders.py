@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.model.cluster import ClusterView, SeenMember, as_ranges, as_text
+from valkey_operator.model.cluster import ClusterView, as_ranges, as_text
 from valkey_operator.sidecar.cluster_words import slots_of
 from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.refusals import Failure, Refusal
@@ -188,9 +188,9 @@ class ClusterOrders:
         if (server.info or {}).get("master_link_status") == "up":
             raise Refusal("a_dead_primary_does_not_talk", "the primary still talks to this replica")
         voters = [each for each in view.by_id.values() if each.is_primary and each.slots]
-        able = [each for each in voters if _may_vote(each)]
-        if len(able) > len(voters) // 2:
-            raise Refusal("a_vote_is_impossible", f"{len(able)} of {len(voters)} primaries can vote")
+        if view.sees_a_majority:
+            able = sum(each.may_vote for each in voters)
+            raise Refusal("a_vote_is_impossible", f"{able} of {len(voters)} primaries can vote")
         log.warning("takes over from %s without a vote: %s", view.own.primary_id, order.take_office.proof)
         await server.call("CLUSTER", "FAILOVER", "TAKEOVER")
         await _in_office(server)
@@ -207,7 +207,7 @@ class ClusterOrders:
     async def _hurry(self, order: contract.Order) -> None:
         server, _ = await seen(self._pod)
         if order.hurry.milliseconds:
-            await self._pod.haste.begin(server, order.hurry.milliseconds / 1000)
+            await self._pod.haste.begin(server, order.hurry)
         else:
             await self._pod.haste.end(server)
 
@@ -236,10 +236,6 @@ def _check_follows(view: ClusterView, former: str) -> None:
         raise Refusal(
             "a_replica_follows_who_hands_over", f"the replica follows {view.own.primary_id}, not {former}"
         )
-
-
-def _may_vote(member: SeenMember) -> bool:
-    return member.is_connected and not member.is_failed and not member.is_suspected
 
 
 async def _in_office(server: Server) -> None:

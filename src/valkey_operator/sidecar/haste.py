@@ -10,13 +10,14 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import ClusterView
 from valkey_operator.valkey.cluster import PING_INTERVAL
 from valkey_operator.valkey.connection import Refused, Silent
 
 NODE_TIMEOUT = "cluster-node-timeout"
 # A ping every tenth of a second; and a primary that is new serves half a second after it has seen all the others.
-QUICK_PING, QUICK_TIMEOUT = "100", "500"
+QUICK_PING, QUICK_TIMEOUT = 100, 500
 USUAL_PING, USUAL_TIMEOUT = "0", "15000"
 LONGEST = 60.0
 log = logging.getLogger(__name__)
@@ -35,12 +36,12 @@ class Haste:
         self._directive = directive
         self._ends_at = 0.0
 
-    async def begin(self, server: Server, seconds: float) -> None:
+    async def begin(self, server: Server, wished: contract.Hurry) -> None:
         """The node timeout stays where there are keys: a short one would fail over for a hiccup."""
-        quick = [PING_INTERVAL, QUICK_PING]
+        quick: list[str | int] = [PING_INTERVAL, wished.ping_milliseconds or QUICK_PING]
         if not await server.call("DBSIZE"):
-            quick += [NODE_TIMEOUT, QUICK_TIMEOUT]
-        self._ends_at = asyncio.get_running_loop().time() + min(seconds, LONGEST)
+            quick += [NODE_TIMEOUT, wished.node_timeout_milliseconds or QUICK_TIMEOUT]
+        self._ends_at = asyncio.get_running_loop().time() + min(wished.milliseconds / 1000, LONGEST)
         await server.call("CONFIG", "SET", *quick)
 
     async def end(self, server: Server) -> None:

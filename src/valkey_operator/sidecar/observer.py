@@ -71,7 +71,7 @@ def lineage(info: Info) -> gate.Lineage:
 
 
 def why_not_ready(info: Info | None) -> str:
-    """A node leaves the Services for its own fault only; empty when it is ready."""
+    """A node leaves the Services for its own fault only; empty when it is ready. For a cluster see there."""
     if info is None:
         return "the server does not answer"
     if _yes(info, "loading"):

@@ -96,7 +96,7 @@ class LivingServer:
     async def _cluster_of(self, said: Mapping[str, str], with_shards: bool) -> ClusterView | None:
         if said.get("cluster_enabled") != "1" or said.get("loading") == "1":
             return None
-        return await cluster.look(self.call, said.get("valkey_version", ""), with_shards=with_shards)
+        return await cluster.look(self._ask, said.get("valkey_version", ""), with_shards=with_shards)
 
     async def look_now(self) -> None:
         """For somebody who decides by it: what it said up to a second ago is not good enough.
@@ -143,6 +143,14 @@ class LivingServer:
             with contextlib.suppress(Refused):
                 return await Connection.open(self._socket, self._user, password, in_bytes=in_bytes)
         return await Connection.open(self._socket, self._user, last, in_bytes=in_bytes)
+
+    async def _ask(self, commands: list[tuple[str, ...]]) -> list[Any]:
+        """All at once; one that is refused fails all."""
+        answers = await (await self._opened()).call_all([*commands])
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        return answers
 
     async def shut_down(self, grace: float, *how: str) -> bool:
         """Save what is to be saved and end; True when it ended by this order and in good order.

@@ -18,7 +18,8 @@ from valkey_operator.model.cluster import (
 )
 from valkey_operator.valkey import info
 
-Call = Callable[..., Awaitable[Any]]
+# Several commands in one go; a refusal of one is raised.
+Ask = Callable[[list[tuple[str, ...]]], Awaitable[list[Any]]]
 ENDED = {
     "success": MigrationState.DONE,
     "failed": MigrationState.FAILED,
@@ -30,25 +31,30 @@ ATOMIC = 9
 PING_INTERVAL = "cluster-ping-interval"
 
 
-async def look(call: Call, version: str, *, with_shards: bool = False) -> ClusterView:
+async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterView:
     """All that the server knows; the shards as the clients see them only when asked for, because they are long."""
-    # Before who owns what: a migration that ends in between must not look as if it had not been begun.
-    is_atomic = moves_whole_slots(version)
-    migrations = parse_migrations(await call("CLUSTER", "GETSLOTMIGRATIONS")) if is_atomic else ()
-    nodes = parse_nodes(await call("CLUSTER", "NODES"))
-    said = info.parse(await call("CLUSTER", "INFO"))
-    interval = await call("CONFIG", "GET", PING_INTERVAL)
+    commands: dict[str, tuple[str, ...]] = {
+        # Before who owns what: a migration that ends in between must not look as if it had not been begun.
+        **({"migrations": ("CLUSTER", "GETSLOTMIGRATIONS")} if moves_whole_slots(version) else {}),
+        "nodes": ("CLUSTER", "NODES"),
+        "info": ("CLUSTER", "INFO"),
+        "shard": ("CLUSTER", "MYSHARDID"),
+        "interval": ("CONFIG", "GET", PING_INTERVAL),
+        **({"shards": ("CLUSTER", "SHARDS")} if with_shards else {}),
+    }
+    said = dict(zip(commands, await ask(list(commands.values())), strict=True))
+    nodes, general = parse_nodes(said["nodes"]), info.parse(said["info"])
     return ClusterView(
         own_id=nodes.own_id,
-        is_ok=said.get("cluster_state") == "ok",
-        current_epoch=int(said.get("cluster_current_epoch", 0)),
-        shard_id=str(await call("CLUSTER", "MYSHARDID")),
+        is_ok=general.get("cluster_state") == "ok",
+        current_epoch=int(general.get("cluster_current_epoch", 0)),
+        shard_id=said["shard"],
         members=tuple(nodes.members),
         migrating=tuple(nodes.migrating),
         importing=tuple(nodes.importing),
-        migrations=migrations,
-        shards_digest=shards_digest(await call("CLUSTER", "SHARDS")) if with_shards else "",
-        is_hurrying=bool(interval) and interval[1] != "0",
+        migrations=parse_migrations(said.get("migrations", ())),
+        shards_digest=shards_digest(said["shards"]) if with_shards else "",
+        is_hurrying=said["interval"][1] != "0",
     )
 
 
@@ -130,6 +136,11 @@ def _migration(said: dict[str, Any]) -> SeenMigration:
         is_export=said["operation"] == "EXPORT",
         remaining_bytes=int(said.get("remaining_repl_size", 0)),
     )
+
+
+def key_counts(said: Iterable[Sequence[Any]]) -> dict[int, int]:
+    """From CLUSTER SLOT-STATS: keys by slot."""
+    return {slot: dict(zip(each[::2], each[1::2], strict=True))["key-count"] for slot, each in said}
 
 
 def shards_digest(said: Iterable[Sequence[Any]]) -> str:
