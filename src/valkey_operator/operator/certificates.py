@@ -32,7 +32,8 @@ from valkey_operator.render.node import NodeObjects, identity_secret
 
 RESYNC = 600.0
 SOON = 1.0
-QUIET = 3.0
+# For the first pods: six deployments that are made at once have started by then, on two cores.
+QUIET = 10.0
 # A plan leads to the next: an authority first, then what it signs. More than this is a loop.
 ROUNDS = 4
 # Tells the kubelet to look at the pod's Secrets now and not within a minute.
