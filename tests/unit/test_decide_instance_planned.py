@@ -76,6 +76,17 @@ class TestHandover:
         stopping = node(A, primary(), pod=SeenPod(is_ready=True, is_being_deleted=True))
         assert recorded(planned(three(stopping))) == (2, B, Why.POD_STOPPING, True)
 
+    def test_it_waits_for_a_quiet_second_but_not_for_a_pod_that_is_being_stopped(self) -> None:
+        asked = three(wish=Wish(3, switchover=B), quiet_for=0.5)
+        found = planned(asked)
+        assert guards(found) == {"the_pods_have_been_quiet_for_a_second"}
+        assert found.again is not None
+        assert found.again < 1
+        assert recorded(planned(replace(asked, quiet_for=2.0)))[1] == B
+        pod = SeenPod("pod of v-0", is_ready=True, is_being_deleted=True)
+        stopping = replace(node(A, primary()), pod=pod)
+        assert recorded(planned(three(stopping, quiet_for=0.0)))[2] == Why.POD_STOPPING
+
     def recorded_for_b(self, a: SeenNode, b: SeenNode, **more: Any) -> SeenInstance:
         under_way = change(2, A, B, Why.SWITCHOVER, planned=True, ago=more.pop("ago", 1.0))
         return three(a, b, record=Record(2, B), last_failover=under_way, **more)

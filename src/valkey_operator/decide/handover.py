@@ -13,8 +13,10 @@ from valkey_operator.model.instance import SeenInstance, SeenNode
 # After a handover that did not come about; a pod that is being stopped has less time.
 PAUSE = timedelta(seconds=30)
 SHORT_PAUSE = timedelta(seconds=5)
-# kube-proxy may hold a second change back for so long.
+# kube-proxy holds a change back that comes within a second of another one.
 QUIET = timedelta(seconds=2)
+QUIET_PODS = 1.2
+LOOK_AGAIN = 0.4
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ def plan(seen: SeenInstance, primary: SeenNode, request: Request, now: datetime)
         why = guard(seen, primary, request, now)
         if why:
             refused = Refusal(step, guard.__name__, why)
-            return Step(waits=(Wait(why),), refusals=(refused,), is_exclusive=False)
+            is_brief = guard is the_pods_have_been_quiet_for_a_second
+            waits = (Wait(why, LOOK_AGAIN) if is_brief else Wait(why),)
+            return Step(waits=waits, refusals=(refused,), is_exclusive=False)
     ready = [node for node in request.candidates if sight.is_caught_up(node, primary)]
     best = max(ready, key=lambda node: (not node.needs_restart, sight.offset(node), -node.index))
     return succession.record(seen, best, request.reason, primary.name, planned=True)
@@ -89,10 +93,20 @@ def the_service_was_not_moved_just_now(
     return "" if is_quiet else "the Service was moved just now, and clients have to follow first"
 
 
+def the_pods_have_been_quiet_for_a_second(
+    seen: SeenInstance, _primary: SeenNode, request: Request, _now: datetime
+) -> str:
+    """Else clients would be led to the old primary for up to a second more. A pod that is being stopped has no time."""
+    if request.reason == Why.POD_STOPPING or seen.quiet_for >= QUIET_PODS:
+        return ""
+    return "a pod has come or gone just now, and clients follow one change a second"
+
+
 Guard = Callable[[SeenInstance, SeenNode, Request, datetime], str]
 GUARDS: tuple[Guard, ...] = (
     a_new_primary_is_one_of_its_replicas,
     replica_is_caught_up_before_switchover,
     the_last_handover_did_not_fail_just_now,
     the_service_was_not_moved_just_now,
+    the_pods_have_been_quiet_for_a_second,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import inf
 
 from valkey_operator.model.gate import Disk, Record
 
@@ -186,6 +187,8 @@ class SeenInstance:
     lease: Lease = field(default_factory=Lease)
     # The kind of the operation that was under way at the last look; empty for none.
     operation: str = ""
+    # For how many seconds no pod has come, gone, or changed whether it is ready.
+    quiet_for: float = inf
 
     def node(self, name: str) -> SeenNode | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -69,6 +69,7 @@ class Sight:
             tuple(self._node(node, record.primary, answered or {}) for node in self.nodes(item.key)),
             lease,
             (status.get("operation") or {}).get("kind", ""),
+            self._memory.quiet_for(item.key),
         )
 
     def _service(self, deployment: Deployment) -> str:

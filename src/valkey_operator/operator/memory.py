@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key
@@ -52,8 +53,17 @@ class Memory:
         self.now = now
         self._primary_of = primary_of
         self._nodes: dict[Key, Remembered] = {}
+        # When a pod was last seen to change, by deployment.
+        self._stirred: dict[Key, float] = {}
         # Primaries that were seen in office since this process began.
         self._seen_in_office: set[Key] = set()
+
+    def stir(self, deployment: Key) -> None:
+        """A pod of it has come or gone, or is ready or not any more."""
+        self._stirred[deployment] = self.now()
+
+    def quiet_for(self, deployment: Key) -> float:
+        return self.now() - self._stirred.get(deployment, -inf)
 
     def of(self, node: Key) -> Remembered:
         return self._nodes.setdefault(node, Remembered())

@@ -24,7 +24,7 @@ from valkey_operator.operator.instance_steps import Failed, Steps, label_roles
 from valkey_operator.operator.leases import Leases
 from valkey_operator.operator.making import Making
 from valkey_operator.operator.memory import Memory
-from valkey_operator.operator.seen import Custom
+from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks, service
 from valkey_operator.render.node import valkey_node
@@ -46,6 +46,7 @@ class ValkeyController:
         self._making, self._calm = Making(world), Calm()
         world.observations.on_change(self.memory.hear)
         world.caches.nodes.store.on_change(self._forget)
+        world.caches.pods.store.on_change(self._stir)
         self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.leases.on_change = self.controller.wake
         caches = world.caches
@@ -60,6 +61,14 @@ class ValkeyController:
         """A node that is made anew under an old name has no past."""
         if after is None and before is not None:
             self.memory.forget(before.key)
+
+    def _stir(self, before: Object | None, after: Object | None) -> None:
+        """Whatever changes who is led where."""
+        states = [isinstance(pod, Pod) and (pod.is_ready, pod.status.pod_ip) for pod in (before, after)]
+        pod = after or before
+        if states[0] != states[1] and pod is not None:
+            for key in label(marks.CLUSTER)(pod):
+                self.memory.stir(key)
 
     def wake(self, node: Key) -> None:
         """A sidecar has said something new."""
