@@ -93,7 +93,7 @@ class TestHandover:
 
     def test_once_recorded_the_one_in_office_hands_over(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()))
-        assert planned(seen).actions == (HandOver(A, B, 2), MoveService(B))
+        assert planned(seen).actions == (MoveService(B), HandOver(A, B, 2))
 
     def test_cut_between_demotion_and_promotion_it_is_completed(self) -> None:
         seen = self.recorded_for_b(node(A, replica(follows=B, link_is_up=False), 2, B), node(B, replica()))
@@ -130,7 +130,7 @@ class TestHandover:
 
     def test_nothing_else_is_done_meanwhile(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()), wish=Wish(1))
-        assert planned(seen).actions == (HandOver(A, B, 2), MoveService(B))
+        assert planned(seen).actions == (MoveService(B), HandOver(A, B, 2))
 
 
 class TestScale:

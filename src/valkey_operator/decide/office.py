@@ -142,8 +142,10 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
     has_time = under_way is None or now - under_way.at < PATIENCE
     if sight.is_caught_up(primary, rival) and has_time:
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
-        done = (HandOver(rival.name, primary.name, seen.record.epoch), MoveService(primary.name))
-        return Step(done, doing=doing, is_exclusive=True)
+        # The Service first: it takes the network longer to follow than the servers to change.
+        moved = (MoveService(primary.name),) if seen.service != primary.name else ()
+        handed = HandOver(rival.name, primary.name, seen.record.epoch)
+        return Step((*moved, handed), doing=doing, is_exclusive=True)
     if is_planned(seen) or sight.is_seen_out_of_office(primary):
         why = succession.an_empty_node_never_leads_a_full_one(seen, rival)
         if why:
