@@ -16,6 +16,7 @@ from valkey_operator.contract.identity import Identity, Scope
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeStub, PeerStub
+from valkey_operator.model.gate import Record
 from valkey_operator.pki.authority import issue_mtls_leaf
 from valkey_operator.sidecar import channel
 from valkey_operator.sidecar.metrics import Count, Counts
@@ -168,6 +169,19 @@ async def test_a_lease_is_acknowledged_only_for_the_primary_that_is_followed(por
         pod.is_primary = True
         question = contract.LeaseQuestion(pod_uid="u1", epoch=3, primary="a")
         assert not (await answered(ask(question), 10)).follows
+
+
+async def test_a_primary_of_a_newer_epoch_speaks_for_itself_and_for_nobody_else(port: int, pod: Pod) -> None:
+    async with opened("127.0.0.1", node("cache-0-1"), NODE, port) as connection:
+        ask = PeerStub(connection).AcknowledgeLease
+        for epoch, primary, follows in ((4, "b", False), (2, "cache-0-1", False), (4, "cache-0-1", True)):
+            question = contract.LeaseQuestion(pod_uid="u1", epoch=epoch, primary=primary)
+            assert (await answered(ask(question), 10)).follows is follows
+        assert pod.record == Record(4, "cache-0-1")
+        pod.is_primary = True
+        question = contract.LeaseQuestion(pod_uid="u1", epoch=5, primary="cache-0-1")
+        assert not (await answered(ask(question), 10)).follows
+        assert pod.record.epoch == 4
 
 
 async def test_a_sidecar_that_is_not_there_is_one_sentence(port: int) -> None:

@@ -90,16 +90,32 @@ class PeerService(PeerBase):
 
     async def AcknowledgeLease(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
         async with self._desk.call(stream) as question:
+            asked = Record(question.epoch, question.primary)
+            if _peer(stream).node == asked.primary:
+                self._hear_of(asked)
             record = self._pod.record
-            follows = not self._pod.is_primary and record == Record(question.epoch, question.primary)
+            follows = not self._pod.is_primary and record == asked
             await stream.send_message(contract.LeaseAnswer(follows=follows, epoch=record.epoch))
+
+    def _hear_of(self, primary: Record) -> None:
+        """The primary of a newer epoch speaks for itself: the operator may have died before it told everybody.
+
+        Whom the server follows is left to the operator: it still gets all, through the primary before.
+        """
+        if primary.epoch > self._pod.record.epoch and not self._pod.is_primary:
+            log.info("%s is primary in epoch %d, as it says itself", primary.primary, primary.epoch)
+            self._pod.note_record(primary)
 
     async def TakeOver(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
         async with self._desk.call(stream) as request:
-            peer = peer_identity(stream.peer._transport.get_extra_info("ssl_object"))
-            if not isinstance(peer, NodeIdentity):
-                raise TypeError(f"the doorman lets no {peer} in here")
-            await stream.send_message(await self._orders.take_over(request, peer.node))
+            await stream.send_message(await self._orders.take_over(request, _peer(stream).node))
+
+
+def _peer(stream: Stream[Any, Any]) -> NodeIdentity:
+    peer = peer_identity(stream.peer._transport.get_extra_info("ssl_object"))
+    if not isinstance(peer, NodeIdentity):
+        raise TypeError(f"the doorman lets no {peer} in here")
+    return peer
 
 
 class Doorman:
