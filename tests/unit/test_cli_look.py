@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from valkey_operator.api.deployments import ValkeyStatus
+from valkey_operator.api.deployments import ValkeyClusterStatus, ValkeyStatus
 from valkey_operator.api.node import ValkeyNodeStatus
 from valkey_operator.cli.look import Look, shown
 from valkey_operator.cli.paint import WIDTH, Paint, span
@@ -85,7 +85,53 @@ PLANNED: Found = {
 }  # fmt: skip
 ALL = (node(0, "primary"), node(1), node(2))
 
+SHARDED: Found = {
+    "state": "Reconciling", "reason": "InOperation", "message": "it serves, and is being changed",
+    "observedGeneration": 4, "totalShards": 3, "readyShards": 2, "totalReplicas": 6, "readyReplicas": 5,
+    "slotsAssigned": 16384, "slotsUnassigned": 0, "formed": True,
+    "shards": [
+        {"shardIndex": 0, "primary": "demo-0-0", "replicas": ["demo-0-1"], "slots": "0-5461", "ready": True},
+        {"shardIndex": 1, "primary": "demo-1-1", "replicas": ["demo-1-0"], "slots": "5462-10922", "ready": False},
+        {
+            "shardIndex": 2, "primary": "demo-2-0", "replicas": ["demo-2-1"],
+            "slots": "10923-11000,11002-11005,11100,11200-16383", "ready": True,
+        },
+    ],
+    "operation": {
+        "kind": "RollingUpdate", "step": "demo-1-0 is restarted", "startedAt": "2026-11-15T11:59:20Z", "done": 2,
+        "total": 6,
+    },
+}  # fmt: skip
+
+
+def cluster(**status: Any) -> Found:
+    ValkeyClusterStatus.model_validate(status)
+    metadata = {"name": "demo", "namespace": "prod", "generation": 4, "uid": "uid-1"}
+    return {
+        "kind": "ValkeyCluster",
+        "metadata": metadata,
+        "spec": {"shards": 3, "replicas": 2},
+        "status": status,
+    }
+
+
+def shard_nodes() -> tuple[Found, ...]:
+    primaries = {(0, 0), (1, 1), (2, 0)}
+    found = []
+    for shard in range(3):
+        for index in range(2):
+            away = (
+                {"ready": False, "message": "the replica copies the data of its primary"}
+                if (shard, index) == (1, 0)
+                else {}
+            )
+            each = node(index, "primary" if (shard, index) in primaries else "replica", **away)
+            found.append({**each, "metadata": {"name": f"demo-{shard}-{index}"}})
+    return tuple(found)
+
+
 LOOKS = {
+    "cluster-rolling": Look(cluster(**SHARDED), shard_nodes(), BINDING, ()),
     "healthy": Look(
         valkey(
             **HEALTHY, lastFailover=PLANNED,

@@ -1,4 +1,4 @@
-"""A Valkey as people look at it: in words, within 80 columns. Pure: what was found goes in, text comes out."""
+"""A deployment as people look at it: in words, within 80 columns. Pure: what was found goes in, text comes out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from valkey_operator.cli.paint import Paint, ago, plain, until, wrapped
 Found = dict[str, Any]
 
 EVENTS_SHOWN = 5
+LONGEST_SLOTS = 28
 WELL = (State.READY, State.SUSPENDED)
 COLOURS: dict[str, str] = {
     State.READY: "green",
@@ -28,7 +29,7 @@ SAID_BY_STATE = (ConditionType.READY, ConditionType.PROGRESSING, ConditionType.D
 
 @dataclass(frozen=True)
 class Look:
-    """All that a user may see of one Valkey."""
+    """All that a user may see of one deployment."""
 
     valkey: Found
     nodes: Sequence[Found] = ()
@@ -39,6 +40,10 @@ class Look:
     @property
     def status(self) -> Found:
         return self.valkey.get("status") or {}
+
+    @property
+    def is_cluster(self) -> bool:
+        return bool(self.valkey.get("kind") == "ValkeyCluster")
 
     @property
     def is_seen(self) -> bool:
@@ -74,7 +79,8 @@ def _headline(look: Look, paint: Paint) -> Iterator[str]:
     metadata, status = look.valkey["metadata"], look.status
     state = status.get("state") or "not looked at yet"
     reason = f" ({status['reason']})" if status.get("reason") else ""
-    name = paint("bold", f"Valkey {metadata['namespace']}/{metadata['name']}")
+    kind = look.valkey.get("kind", "Valkey")
+    name = paint("bold", f"{kind} {metadata['namespace']}/{metadata['name']}")
     yield f"{name}: {paint(COLOURS.get(state, 'yellow'), state)}{reason}"
     yield from wrapped("", status.get("message") or "no operator has looked at it", column=2)
     if status and not look.is_seen:
@@ -96,7 +102,9 @@ def _facts(look: Look, now: datetime) -> Iterator[str]:
     if status.get("primary"):
         epoch = f", epoch {status['primaryEpoch']}" if "primaryEpoch" in status else ""
         yield from wrapped("Primary", f"{status['primary']}{epoch}", 2)
-    ready, wanted = status.get("readyReplicas", 0), look.valkey["spec"].get("replicas", 1)
+    if look.is_cluster:
+        yield from wrapped("Shards", _shards(look), 2)
+    ready, wanted = status.get("readyReplicas", 0), _wanted(look)
     yield from wrapped("Pods", f"{ready} ready, {wanted} wanted", 2)
     yield from wrapped("Clients", f"{metadata['name']}.{metadata['namespace']}.svc:6379", 2)
     endpoint = (status.get("exporter") or {}).get("metricsEndpoint")
@@ -106,6 +114,20 @@ def _facts(look: Look, now: datetime) -> Iterator[str]:
         yield from wrapped("Version", _versions(look.nodes), 2)
         yield from wrapped("Config", _config(look.nodes), 2)
         yield from wrapped("Certificates", _certificates(look, now), 2)
+
+
+def _wanted(look: Look) -> int:
+    spec = look.valkey["spec"]
+    return int(
+        spec.get("shards", 3) * spec.get("replicas", 3) if look.is_cluster else spec.get("replicas", 1)
+    )
+
+
+def _shards(look: Look) -> str:
+    status, wanted = look.status, look.valkey["spec"].get("shards", 3)
+    missing = status.get("slotsUnassigned", 0)
+    slots = f"{missing} slots have no primary" if missing else "every slot has a primary"
+    return f"{status.get('readyShards', 0)} ready, {wanted} wanted; {slots}"
 
 
 def _versions(nodes: Sequence[Found]) -> str:
@@ -155,16 +177,37 @@ def _expiry(purpose: str, active: Sequence[Found], now: datetime) -> str:
 def _table(look: Look, paint: Paint) -> Iterator[str]:
     if not look.nodes:
         return
-    said = {each["name"]: each for each in look.status.get("nodes") or ()}
-    titles = ("NODE", "ROLE", "READY", "FOLLOWS", "PROMOTABLE", "VERSION")
-    rows = [_row(look, node, said.get(_name(node), {})) for node in look.nodes]
+    titles, rows = _sharded(look) if look.is_cluster else _replicated(look)
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     yield paint("dim", _line(titles, widths))
     for node, row in zip(look.nodes, rows, strict=True):
-        line = _line(row, widths)
-        yield line if row[2] == "yes" else paint("red", line)
-        if row[2] != "yes" and _status(node).get("message"):
+        line, is_ready = _line(row, widths), row[titles.index("READY")] == "yes"
+        yield line if is_ready else paint("red", line)
+        if not is_ready and _status(node).get("message"):
             yield from wrapped("", _status(node)["message"], column=6)
+
+
+def _replicated(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    said = {each["name"]: each for each in look.status.get("nodes") or ()}
+    titles = ("NODE", "ROLE", "READY", "FOLLOWS", "PROMOTABLE", "VERSION")
+    return titles, [_row(look, node, said.get(_name(node), {})) for node in look.nodes]
+
+
+def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Slots beside the primary that owns them; a list too long for a line says how many ranges there are."""
+    owners = {each.get("primary", ""): each.get("slots", "") for each in look.status.get("shards") or ()}
+    titles = ("NODE", "SHARD", "ROLE", "READY", "VERSION", "SLOTS")
+    rows: list[tuple[str, ...]] = []
+    for node in look.nodes:
+        name, status = _name(node), _status(node)
+        slots = owners.get(name, "")
+        ranges = slots.split(",")
+        shown_slots = slots if len(slots) <= LONGEST_SLOTS else f"{len(ranges)} ranges from {ranges[0]}"
+        role = "primary" if name in owners else status.get("observedRole") or "unknown"
+        ready = "yes" if status.get("ready") else "no"
+        version = status.get("valkeyVersion") or "-"
+        rows.append((name, name.split("-")[-2], role, ready, version, shown_slots or "-"))
+    return titles, rows
 
 
 def _row(look: Look, node: Found, said: Found) -> tuple[str, ...]:

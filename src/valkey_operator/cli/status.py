@@ -1,4 +1,4 @@
-"""`kubectl valkey status NAME`: how a Valkey is, what is being done to it, and what it waits for."""
+"""`kubectl valkey status NAME`: how a Valkey or a ValkeyCluster is, what is being done to it, and what it waits for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a Valkey")
+    parser.add_argument("name", help="of a Valkey or a ValkeyCluster")
     cluster.add_arguments(parser)
     parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--watch", "-w", action="store_true", help="again whenever it changes, until Ctrl-C")
@@ -33,17 +33,25 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 async def _show(options: argparse.Namespace, asked: Cluster) -> Answer:
+    kind = await _kind(asked, options.name)
     if not options.watch:
-        look = await gathered(asked, await asked.require("Valkey", options.name))
+        look = await gathered(asked, await asked.require(kind, options.name))
         return Answer(_text(options, look), 0 if look.is_well else 1)
-    await asked.require("Valkey", options.name)
-    async with aclosing(asked.changes("Valkey", options.name)) as changes:
+    async with aclosing(asked.changes(kind, options.name)) as changes:
         async for valkey in changes:
             if valkey is not None:
                 start = CLEAR if sys.stdout.isatty() and options.output == "text" else ""
                 text = _text(options, await gathered(asked, valkey))
                 print(f"{start}{text}\n", flush=True)
-    return Answer(f"Valkey {options.name} is gone", 1)
+    return Answer(f"{kind} {options.name} is gone", 1)
+
+
+async def _kind(asked: Cluster, name: str) -> str:
+    """Names of the two are never the same: the operator refuses that."""
+    if await asked.get("Valkey", name) is None and await asked.get("ValkeyCluster", name) is not None:
+        return "ValkeyCluster"
+    await asked.require("Valkey", name)
+    return "Valkey"
 
 
 def _text(options: argparse.Namespace, look: Look) -> str:
@@ -58,7 +66,7 @@ async def gathered(asked: Cluster, valkey: Found) -> Look:
     from valkey_operator.cli.look import Look  # noqa: PLC0415 - see above
 
     name, nodes = valkey["metadata"]["name"], await asked.nodes(valkey)
-    names = {("Valkey", name), *(("ValkeyNode", node["metadata"]["name"]) for node in nodes)}
+    names = {(valkey["kind"], name), *(("ValkeyNode", node["metadata"]["name"]) for node in nodes)}
     events = await asked.events()
     if events is not None:
         events = [each for each in events if _about(each) in names]
@@ -71,5 +79,5 @@ def _about(event: Found) -> tuple[str, str]:
 
 
 COMMAND = Command(
-    "status", "Show how a Valkey is, what is being done and what it waits for.", run, add_arguments
+    "status", "Show how a deployment is, what is being done and what it waits for.", run, add_arguments
 )
