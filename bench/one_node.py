@@ -1,9 +1,9 @@
-"""Figures of one node: how soon a Valkey serves, what its sidecar costs, what the operator does at rest.
+"""Figures of deployments: how soon they serve, what a sidecar costs, what the operator does at rest.
 
 Needs the cluster of this checkout with the operator in it (`make up`). Prints one JSON line per figure; times stand
 beside bare servers of the same image, started by StatefulSets in the same run.
 
-    python -m bench.one_node [ready] [six] [sidecar] [idle]
+    python -m bench.one_node [ready] [three] [cluster] [six] [sidecar] [idle]
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class Bench:
 def main() -> None:
     figures: dict[str, Callable[[Bench], None]] = {
         "ready": measure_ready,
+        "three": measure_three,
+        "cluster": measure_cluster,
         "six": measure_six,
         "sidecar": measure_sidecar,
         "idle": measure_idle,
@@ -121,18 +123,50 @@ def bare(name: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
 
+def cluster(name: str) -> dict[str, Any]:
+    return {**valkey(name, shards=3, replicas=2), "kind": "ValkeyCluster"}
+
+
 def measure_ready(bench: Bench) -> None:
     """From the manifest to `Ready` in the status."""
-    baseline, times = timed(hash_half_a_gigabyte), []
+    baseline = timed(hash_half_a_gigabyte)
+    times = [_until_ready(bench, valkey("one")) for _ in range(RUNS)]
+    runs = [round(value, 2) for value in times]
+    show("one_ready_s", round(statistics.median(times), 2), baseline_s=round(baseline, 2), runs=runs)
+
+
+def measure_three(bench: Bench) -> None:
+    """A primary and two replicas in sync, beside as many bare servers that do not know each other."""
+    _beside_bare(bench, "three_ready_s", valkey("three", replicas=3), 3)
+
+
+def measure_cluster(bench: Bench) -> None:
+    """Three shards of two with all slots and all replicas in sync, beside six bare servers."""
+    _beside_bare(bench, "cluster_ready_s", cluster("grid"), SIX)
+
+
+def _beside_bare(bench: Bench, figure: str, wanted: dict[str, Any], pods: int) -> None:
+    ours, others = [], []
     for _ in range(RUNS):
         with bench.namespace() as namespace:
             begun = time.monotonic()
-            bench.apply(namespace, valkey("one"))
-            wait = ("wait", "--for=jsonpath={.status.state}=Ready", "valkey/one", "--timeout=60s")
-            bench.kubectl("--namespace", namespace, *wait)
-            times.append(time.monotonic() - begun)
-    runs = [round(value, 2) for value in times]
-    show("one_ready_s", round(statistics.median(times), 2), baseline_s=round(baseline, 2), runs=runs)
+            bench.apply(namespace, *(bare(f"v{number}") for number in range(pods)))
+            bench.wait_for_pods(namespace, pods)
+            others.append(time.monotonic() - begun)
+        ours.append(_until_ready(bench, wanted))
+    medians = [round(statistics.median(times), 2) for times in (ours, others)]
+    runs = {"bare": [round(value, 2) for value in others], "ours": [round(value, 2) for value in ours]}
+    show(figure, medians[0], bare=medians[1], ratio=round(medians[0] / medians[1], 2), runs=runs)
+
+
+def _until_ready(bench: Bench, wanted: dict[str, Any]) -> float:
+    with bench.namespace() as namespace:
+        begun = time.monotonic()
+        bench.apply(namespace, wanted)
+        what = f"{wanted['kind'].lower()}/{wanted['metadata']['name']}"
+        wait = ("wait", "--for=jsonpath={.status.state}=Ready", what, "--timeout=120s")
+        bench.kubectl("--namespace", namespace, *wait)
+        return time.monotonic() - begun
 
 
 def measure_six(bench: Bench) -> None:
