@@ -16,6 +16,7 @@ from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.history import Demands, Recorder
+from tests.chaos.test_replicated import kill_operator
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
@@ -71,7 +72,7 @@ class Grid:
         lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
         leader = str(lease["spec"]["holderIdentity"]).partition("_")[0]
         if leader:
-            await asyncio.to_thread(self.faults.kill_container, f"{PLACE}/{leader}", "operator")
+            await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
 
 
 async def a_pod_is_deleted(grid: Grid) -> None:

@@ -90,7 +90,13 @@ class Instance:
         """The one that leads, at a moment that the dice choose."""
         await asyncio.sleep(self.dice.uniform(0, 3))
         if leader := self.leading_operator():
-            await asyncio.to_thread(self.faults.kill_container, f"{PLACE}/{leader}", "operator")
+            await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
+
+
+def kill_operator(place: Place, faults: Faults, pod: str) -> None:
+    """Without a word, and for good: one that is killed again and again would be started later and later."""
+    faults.kill_container(f"{PLACE}/{pod}", "operator")
+    Place(place.cluster, PLACE).kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
 
 async def switchover(instance: Instance) -> None:
