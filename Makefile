@@ -43,7 +43,8 @@ down: tools ## end the cluster of this checkout and leave nothing of it
 	@$(RUN) devcluster down
 
 test: tools images ## every test but the hours-long ones; uses the cluster that is up, else one of its own
-	@$(RUN) pytest
+	@$(RUN) pytest tests/unit --numprocesses 4 --quiet
+	@$(RUN) pytest --ignore tests/unit
 
 check: tools ## format, lint, types, imports, generated files, shell and Containerfiles
 	@$(RUN) ruff format --check .

@@ -69,6 +69,7 @@ class Operator:
         self.last_grant: float | None = None
         self.last_request: float | None = None
         self.counted_on: frozenset[str] = frozenset()
+        self.relied_on: frozenset[str] = frozenset()
         self.saw_primary = False
 
     # What it hears.
@@ -112,6 +113,7 @@ class Operator:
         self.last_grant = self.last_request = self.world.now
         named = pod.counted_on or () if pod.counted_on is not None else ()
         self.counted_on = frozenset(named) & frozenset(answer.promotable)
+        self.relied_on = frozenset(named) | frozenset(answer.promotable)
         return answer.promotable
 
     # What it sees.
@@ -121,7 +123,7 @@ class Operator:
         return SeenInstance(
             "v", self.wish, status.record, status.promotable, status.last_failover, self.world.service,
             tuple(self.seen_node(node, answered or {}) for node in self.world.nodes.values()),
-            Lease(now - self.leads_since, *self.last_lease(), self.counted_on),
+            Lease(now - self.leads_since, *self.last_lease(), self.counted_on, self.relied_on),
             status.operation,
         )  # fmt: skip
 

@@ -133,6 +133,17 @@ class TestHandover:
         assert planned(seen).actions == (MoveService(B), HandOver(A, B, 2))
 
 
+DOES_WITHOUT: dict[str, dict[str, Any]] = {
+    gone: {"promotable": (stays,), "lease": Lease(1000.0, 1.0, 1.0, frozenset({stays}), frozenset({stays}))}
+    for gone, stays in ((B, C), (C, B))
+}
+
+
+def without(name: str, **more: Any) -> SeenInstance:
+    """The primary has renewed its lease without this one."""
+    return three(**DOES_WITHOUT[name], **more)
+
+
 class TestScale:
     def test_those_that_are_there_are_told_before_new_ones_are_made(self) -> None:
         seen = SeenInstance("v", Wish(3), Record(1, A), nodes=(node(A, primary()),), service=A)
@@ -142,9 +153,20 @@ class TestScale:
     def test_specs_follow_from_the_record_and_the_members(self) -> None:
         assert {each.record for each in wanted_nodes(three())} == {NodeRecord(1, A, (A, B, C))}
 
-    def test_the_highest_goes_first_and_the_primary_does_not_count_on_it_any_more(self) -> None:
+    def test_the_highest_goes_first_when_the_primary_does_without_it(self) -> None:
         found = planned(three(wish=Wish(1)))
-        assert found.actions == (SetPromotable((B,)), RemoveNode(C))
+        assert found.actions == (SetPromotable((B,)),)
+        assert guards(found) == {"the_primary_does_without_it"}
+        assert planned(without(C, wish=Wish(1))).actions == (RemoveNode(C),)
+
+    @pytest.mark.parametrize(
+        "lease", [Lease(1000.0), Lease(1000.0, 1.0, 1.0, frozenset({B}), frozenset({B, C}))]
+    )
+    def test_it_stays_until_the_primary_has_renewed_its_lease_without_it(self, lease: Lease) -> None:
+        found = planned(three(wish=Wish(1), promotable=(B,), lease=lease))
+        assert not found.actions
+        assert guards(found) == {"the_primary_does_without_it"}
+        assert "v-0 has yet to renew its lease without v-2" in found.report.message
 
     def test_the_primary_is_never_the_one_removed(self) -> None:
         nodes = (
@@ -171,7 +193,7 @@ class TestScale:
         assert RemoveNode(C) in planned(three(silent(A), c=new, wish=Wish(1), promotable=())).actions
 
     def test_suspended_the_primary_goes_last(self) -> None:
-        assert planned(three(wish=Wish(0))).actions[-1] == RemoveNode(C)
+        assert planned(without(C, wish=Wish(0))).actions == (RemoveNode(C),)
         lone = replace(node(A, primary()), spec=NodeRecord(1, A, (A,)))
         seen = SeenInstance("v", Wish(0), Record(1, A), nodes=(lone,), service=A)
         assert planned(seen).actions == (RemoveNode(A),)
@@ -195,8 +217,9 @@ def rolling(*old: str, **more: Any) -> SeenInstance:
 
 class TestRoll:
     def test_replicas_go_first_the_highest_before_the_others(self) -> None:
-        found = planned(rolling(A, B, C))
-        assert found.actions == (SetPromotable((B,)), RestartPod(C, OLD))
+        assert planned(rolling(A, B, C)).actions == (SetPromotable((B,)),)
+        found = planned(rolling(A, B, C, **DOES_WITHOUT[C]))
+        assert found.actions == (RestartPod(C, OLD),)
         assert found.report.operation is not None
         assert (found.report.operation.done, found.report.operation.total) == (0, 3)
 
@@ -232,12 +255,13 @@ class TestRoll:
         assert guards(found) == {guard}
 
     def test_one_that_has_begun_goes_on_when_its_window_closes(self) -> None:
-        found = planned(rolling(A, B, wish=Wish(3, window_is_open=False), operation="RollingUpdate"))
+        wish = Wish(3, window_is_open=False)
+        found = planned(rolling(A, B, wish=wish, operation="RollingUpdate", **DOES_WITHOUT[B]))
         assert RestartPod(B, OLD) in found.actions
 
     def test_supervised_it_stops_before_the_primary(self) -> None:
         wish = Wish(3, is_supervised=True)
-        assert RestartPod(C, OLD) in planned(rolling(A, C, wish=wish)).actions
+        assert RestartPod(C, OLD) in planned(rolling(A, C, wish=wish, **DOES_WITHOUT[C])).actions
         assert guards(planned(rolling(A, wish=wish))) == {"supervised_waits_for_a_person"}
 
     @pytest.mark.parametrize(("keeps_data", "is_restarted"), [(True, True), (False, False)])
@@ -249,7 +273,8 @@ class TestRoll:
         assert bool(planned(seen).actions) == is_restarted
 
     def test_without_volumes_replicas_are_restarted_and_copy_again(self) -> None:
-        assert RestartPod(C, OLD) in planned(rolling(A, B, C, wish=Wish(3, keeps_data=False))).actions
+        wish = Wish(3, keeps_data=False)
+        assert RestartPod(C, OLD) in planned(rolling(A, B, C, wish=wish, **DOES_WITHOUT[C])).actions
 
 
 class TestLease:
@@ -259,6 +284,10 @@ class TestLease:
 
     def test_the_recorded_primary_may_write_and_counts_on_those_in_sync(self) -> None:
         assert self.asks(three(promotable=())) == lease.Grant(1, (B, C))
+
+    def test_whoever_is_about_to_be_stopped_is_not_named_again(self) -> None:
+        assert self.asks(rolling(A, B, C, promotable=(B,))) == lease.Grant(1, (B,))
+        assert self.asks(three(wish=Wish(2), promotable=(B,))) == lease.Grant(1, (B,))
 
     def test_whoever_is_promotable_is_always_named(self) -> None:
         assert self.asks(three(b=silent(B))) == lease.Grant(1, (B, C))

@@ -19,6 +19,7 @@ from valkey_operator.model.instance import (
     SeenNode,
     SeenPod,
     SeenServer,
+    Wish,
 )
 from valkey_operator.operator.leases import Leases
 from valkey_operator.operator.memory import Memory
@@ -120,7 +121,7 @@ def seen(**more: object) -> SeenInstance:
         SeenNode("cache-0", 0, spec=spec, pod=SeenPod("u", True), said=Said(server=primary, record=record)),
         SeenNode("cache-1", 1, spec=spec, pod=SeenPod("v", True), said=Said(server=replica, record=record)),
     )
-    return SeenInstance("cache", record=record, nodes=nodes, service="cache-0", **more)  # type: ignore[arg-type]
+    return SeenInstance("cache", Wish(2), record, nodes=nodes, service="cache-0", **more)  # type: ignore[arg-type]
 
 
 PRIMARY = Scope("prod", "Valkey", "cache").node("cache-0")

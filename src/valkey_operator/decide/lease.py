@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from valkey_operator.decide import sight
+from valkey_operator.decide import handover, members, roll, sight
 from valkey_operator.decide.actions import SetPromotable, Step
 from valkey_operator.decide.office import change
 from valkey_operator.model.instance import SeenInstance, SeenNode
@@ -66,6 +66,17 @@ def _fit(seen: SeenInstance) -> set[str]:
     primary, epoch = seen.record.primary, seen.record.epoch
     return {
         node.name
-        for node in sight.others(seen, primary)
+        for node in sight.others(seen, primary, _going(seen))
         if sight.is_in_sync(node, primary) and node.said is not None and node.said.record.epoch == epoch
     }
+
+
+def _going(seen: SeenInstance) -> str:
+    """It is about to be stopped; empty for nobody."""
+    primary = seen.node(seen.record.primary)
+    if primary is None or not sight.is_in_office(primary):
+        return ""
+    found = members.going(seen, primary)
+    if found is None and seen.wish.replicas and handover.wanted(seen, primary) is None:
+        found = roll.going(seen, primary)
+    return "" if found is None or found.name == primary.name else found.name

@@ -12,12 +12,12 @@ from valkey_operator.decide.actions import (
     MakeNode,
     Refusal,
     RemoveNode,
-    SetPromotable,
     Step,
     UpdateNodes,
     Wait,
     WantedNode,
 )
+from valkey_operator.decide.reliance import the_primary_does_without_it
 from valkey_operator.model.instance import NodeRecord, SeenInstance, SeenNode
 
 SCALING = "Scaling"
@@ -60,26 +60,31 @@ def make(seen: SeenInstance) -> Step:
 
 
 def remove(seen: SeenInstance, primary: SeenNode | None) -> Step:
-    """One at a time: the highest index that is too many, never the primary before all others."""
-    surplus = [node for node in sight.members(seen) if node.name not in wanted_names(seen)]
-    if not surplus:
+    """One at a time."""
+    node = _next_to_go(seen)
+    if node is None:
         return Step()
-    kind = SCALING if seen.wish.replicas else SUSPENDING
-    node = max(surplus, key=lambda each: (each.name != seen.record.primary, each.index))
-    for guard in GUARDS:
+    for guard in (*GUARDS, the_primary_does_without_it):
         why = guard(seen, node, primary)
         if why:
             refused = Refusal(f"remove {node.name}", guard.__name__, why)
             return Step(waits=(Wait(why),), refusals=(refused,))
-    actions = (*without_promotable(seen, node.name), RemoveNode(node.name))
-    return Step(actions, doing=Doing(kind, f"{node.name} is removed"), is_exclusive=True)
+    kind = SCALING if seen.wish.replicas else SUSPENDING
+    doing = Doing(kind, f"{node.name} is removed")
+    return Step((RemoveNode(node.name),), doing=doing, is_exclusive=True)
 
 
-def without_promotable(seen: SeenInstance, name: str) -> tuple[Action, ...]:
-    """Before a replica goes: the primary must not stop writing for want of it."""
-    if name not in seen.promotable:
-        return ()
-    return (SetPromotable(tuple(each for each in seen.promotable if each != name)),)
+def going(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
+    """It is removed as soon as the primary does without it."""
+    node = _next_to_go(seen)
+    is_held = node is None or any(guard(seen, node, primary) for guard in GUARDS)
+    return None if is_held else node
+
+
+def _next_to_go(seen: SeenInstance) -> SeenNode | None:
+    """The highest index that is too many, never the primary before all others."""
+    surplus = [node for node in sight.members(seen) if node.name not in wanted_names(seen)]
+    return max(surplus, key=lambda each: (each.name != seen.record.primary, each.index), default=None)
 
 
 def the_office_is_settled(seen: SeenInstance, node: SeenNode, primary: SeenNode | None) -> str:

@@ -7,19 +7,18 @@ from datetime import datetime
 
 from valkey_operator.decide import handover, sight
 from valkey_operator.decide.actions import Doing, Refusal, RestartPod, Step, Wait, Why
-from valkey_operator.decide.members import without_promotable
+from valkey_operator.decide.reliance import the_primary_does_without_it
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
 ROLLING = str(Why.ROLLING_UPDATE)
 
 
 def plan(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
-    """A pod that does not come up is restarted first: it may be the change that went back which heals it."""
-    waiting = [node for node in sight.members(seen) if node.needs_restart and _has_pod(node)]
-    if not waiting:
+    """One at a time."""
+    node = _next_to_go(seen, primary)
+    if node is None:
         return _coming_back(seen, primary)
-    node = min(waiting, key=lambda each: _order(each, primary))
-    for guard in GUARDS:
+    for guard in (*GUARDS, the_primary_does_without_it):
         why = guard(seen, node, primary)
         if why:
             return _refused(seen, f"restart {node.name}", guard.__name__, why)
@@ -28,8 +27,21 @@ def plan(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
         return _doing(seen, f"{primary.name} hands over") + handover.plan(
             seen, primary, handover.Request(Why.ROLLING_UPDATE, replicas), now
         )
-    actions = (*without_promotable(seen, node.name), RestartPod(node.name, node.needs_restart))
-    return Step(actions, is_exclusive=True) + _doing(seen, f"{node.name} is restarted")
+    restart = RestartPod(node.name, node.needs_restart)
+    return Step((restart,), is_exclusive=True) + _doing(seen, f"{node.name} is restarted")
+
+
+def going(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
+    """It is restarted as soon as the primary does without it."""
+    node = _next_to_go(seen, primary)
+    is_held = node is None or any(guard(seen, node, primary) for guard in GUARDS)
+    return None if is_held else node
+
+
+def _next_to_go(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
+    """A pod that does not come up is restarted first: it may be the change that went back which heals it."""
+    waiting = [node for node in sight.members(seen) if node.needs_restart and _has_pod(node)]
+    return min(waiting, key=lambda each: _order(each, primary), default=None)
 
 
 def restart_before_office(seen: SeenInstance) -> Step:
@@ -101,7 +113,7 @@ def supervised_waits_for_a_person(seen: SeenInstance, node: SeenNode, primary: S
 def _refused(seen: SeenInstance, step: str, guard: str, why: str) -> Step:
     """It waits while the others come back; what only a person can change is no reason to look again soon."""
     found = Step(refusals=(Refusal(step, guard, why),))
-    if guard != only_one_pod_is_away_at_a_time.__name__:
+    if guard not in BRIEF:
         return found
     return found + Step(waits=(Wait(why),)) + _doing(seen, why)
 
@@ -128,6 +140,7 @@ def _never_came_up(node: SeenNode) -> bool:
     return node.pod is not None and not node.pod.has_run
 
 
+BRIEF = (only_one_pod_is_away_at_a_time.__name__, the_primary_does_without_it.__name__)
 Guard = Callable[[SeenInstance, SeenNode, SeenNode], str]
 GUARDS: tuple[Guard, ...] = (
     updates_are_left_to_people,

@@ -171,6 +171,8 @@ class Lease:
     last_request: float | None = None
     # Named in the last request and in the answer to it: the primary does not write without them or a grant.
     counted_on: frozenset[str] = frozenset()
+    # Named in either of them: without a grant the primary may have to wait for their word.
+    relied_on: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class _Granted:
     granted_at: float | None = None
     asked_at: float | None = None
     counted_on: frozenset[str] = NOBODY
+    relied_on: frozenset[str] = NOBODY
 
 
 class Leases:
@@ -52,6 +53,7 @@ class Leases:
             self._ago(given.granted_at),
             self._ago(given.asked_at) if is_its else None,
             given.counted_on if is_its else NOBODY,
+            given.relied_on if is_its else NOBODY,
         )
 
     def answer(self, identity: NodeIdentity, request: contract.LeaseRequest) -> contract.LeaseGrant | str:
@@ -64,11 +66,12 @@ class Leases:
         if isinstance(found, str):
             return found
         given = self._given.setdefault(deployment, _Granted())
-        before = (given.node, given.counted_on)
+        before = (given.node, given.counted_on, given.relied_on)
         given.node, given.granted_at, given.asked_at = identity.node, self._now(), self._now()
         named = frozenset(found.promotable) | self._entering.get(deployment, NOBODY)
-        given.counted_on = frozenset(request.promotable) & named
-        if before != (given.node, given.counted_on):
+        said = frozenset(request.promotable)
+        given.counted_on, given.relied_on = said & named, said | named
+        if before != (given.node, given.counted_on, given.relied_on):
             self.on_change(deployment)
         self._expect(deployment)
         return contract.LeaseGrant(epoch=found.epoch, milliseconds=MILLISECONDS, promotable=sorted(named))

@@ -29,8 +29,8 @@ from valkey_operator.valkey.connection import Refused, Silent
 # What a grant, and the word of all replicas, is good for.
 GRANT, WORD = 6.0, 4.0
 PERIOD = 2.0
-# After a question that was not answered.
-AGAIN = 0.5
+# After a question that was not answered, and after an answer that has changed.
+AGAIN, CONFIRM = 0.5, 0.1
 # For one answer of the operator.
 ASK_LIMIT = 1.5
 # With less than this left, a grant is overdue and the replicas are asked.
@@ -196,12 +196,13 @@ class Keeper:
             while True:
                 await self._in_office.wait()
                 sent = time.monotonic()
-                is_granted = await self._granted(way, sent)
-                await asyncio.sleep(max(0.0, sent + PERIOD - time.monotonic()) if is_granted else AGAIN)
+                pause = await self._ask_once(way, sent)
+                await asyncio.sleep(max(0.0, sent + pause - time.monotonic()))
         finally:
             way.hang_up()
 
-    async def _granted(self, way: Way, sent: float) -> bool:
+    async def _ask_once(self, way: Way, sent: float) -> float:
+        """How long after this question the next one is due; whoever is named anew is confirmed at once."""
         epoch, lease = self._epoch, self._pod.lease
         request = contract.LeaseRequest(
             node=self._pod.node,
@@ -214,12 +215,13 @@ class Keeper:
                 grant = contract.LeaseGrant.FromString(await way.ask(LEASE, request.SerializeToString))
         except (Unheard, TimeoutError, DecodeError) as problem:
             self._say_refused(str(problem) or f"no answer within {ASK_LIMIT} s")
-            return False
+            return time.monotonic() - sent + AGAIN
         if grant.epoch != epoch or self._role != "master":
-            return False
+            return AGAIN
         self._is_refused = False
-        lease.granted(sent, grant.milliseconds / 1000, frozenset(grant.promotable) - {self._pod.node})
-        return True
+        before, named = lease.promotable, frozenset(grant.promotable) - {self._pod.node}
+        lease.granted(sent, grant.milliseconds / 1000, named)
+        return PERIOD if named == before else CONFIRM
 
     def _say_refused(self, why: str) -> None:
         if not self._is_refused:
