@@ -266,15 +266,17 @@ async def run(side: Side, wanted: list[str], figures: Figures) -> None:
 
 async def measure(grid: Grid, name: str, operation: Operation, figures: Figures) -> None:
     target = grid.target()
-    async with Workload(target, Recorder(), tags=TAGS, pace=PACE) as load:
+    recorder = Recorder()
+    async with Workload(target, recorder, tags=TAGS, pace=PACE) as load:
         await load.acknowledged(each=20)
         layout = await target.layout()
-        begun = time.monotonic()
+        begun, at = time.monotonic(), recorder.now()
         with load.during(name):
             await grid.well(await operation(grid, layout))
             seconds = time.monotonic() - begun
         await load.acknowledged(each=20, within=60)
     verdict = await load.judge()
+    longest = max(verdict.pauses.values(), key=lambda each: each.seconds)
     figures.note(
         grid.side.name,
         name,
@@ -282,7 +284,8 @@ async def measure(grid: Grid, name: str, operation: Operation, figures: Figures)
         acknowledged=verdict.outcomes[Outcome.OK],
         lost=len(verdict.lost),
         phantoms=len(verdict.phantoms),
-        pause=round(verdict.longest_pause, 3),
+        pause=round(longest.seconds, 3),
+        pause_after=round(longest.began - at, 2),
     )
 
 

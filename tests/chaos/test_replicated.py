@@ -1,6 +1,6 @@
 """Planned work on a Valkey of three under writes, in a real cluster: nothing acknowledged is lost, whatever is cut.
 
-`CHAOS_SEEDS=10` runs each ten times (`make chaos`); a seed replays.
+`CHAOS_SEEDS=10` runs each ten times, over all versions of Valkey (`make chaos`); a seed replays.
 """
 
 from __future__ import annotations
@@ -152,7 +152,11 @@ async def other_resources(instance: Instance) -> None:
 @dataclass(frozen=True)
 class Work:
     do: Callable[[Instance], Awaitable[None]]
-    begins_with: str = "9.1"
+    versions: tuple[str, ...] = ("9.1", "8.1", "8.0")
+
+    def image(self, seed: int) -> str:
+        """Two seeds for each version: with the second the operator is killed."""
+        return f"valkey-operator/valkey:{self.versions[seed // 2 % len(self.versions)]}"
 
     def __str__(self) -> str:
         return getattr(self.do, "__name__", "work").replace("_", " ")
@@ -162,7 +166,7 @@ PLANNED = [
     Work(switchover),
     Work(a_pod_is_deleted),
     Work(a_roll),
-    Work(an_upgrade, begins_with="8.1"),
+    Work(an_upgrade, versions=("8.1", "8.0")),
     Work(scaling),
     Work(other_resources),
     Work(a_volume_grows),
@@ -183,7 +187,7 @@ async def test_planned_work_loses_nothing(
     place: Place, faults: Faults, work: Work, seed: int, tmp_path: Path
 ) -> None:
     instance = Instance(place, faults, seed)
-    await instance.make(image=f"valkey-operator/valkey:{work.begins_with}")
+    await instance.make(image=work.image(seed))
     recorder = Recorder(tmp_path / "history.jsonl")
     demands = Demands(replicas=2)
     async with Workload(instance.target(), recorder, demands=demands, pace=0.02, seed=seed) as load:
