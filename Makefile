@@ -19,7 +19,7 @@ help: ## show this
 	@echo
 	@echo "PROVIDER=embedded|kind|existing chooses the Kubernetes; KUBERNETES=1.34 its version (embedded only)."
 
-up: tools images ## a Kubernetes, the operator in it and a first Valkey, from a bare machine; again: only what changed
+up: tools images ## a Kubernetes, the operator in it and a first cluster of Valkey, from a bare machine; again: only what changed
 	@$(RUN) devcluster up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 	@$(RUN) devcluster load all
 	@$(RUN) devcluster kubectl -- apply --server-side --force-conflicts --filename deploy/crds >/dev/null
@@ -28,12 +28,12 @@ up: tools images ## a Kubernetes, the operator in it and a first Valkey, from a 
 	@$(RUN) devcluster kubectl -- rollout restart deployment/valkey-operator --namespace valkey-system >/dev/null
 	@$(RUN) devcluster kubectl -- rollout status deployment/valkey-operator --namespace valkey-system
 	@$(RUN) devcluster kubectl -- apply --filename deploy/devcluster.yaml --filename samples/quickstart.yaml
-	@$(RUN) devcluster kubectl -- wait valkey/quickstart --for=jsonpath='{.status.state}'=Ready --timeout=60s
+	@$(RUN) devcluster kubectl -- wait valkeycluster/quickstart --for=jsonpath='{.status.state}'=Ready --timeout=60s
 	@echo
-	@echo "A Valkey is up, and the operator that looks after it. Try:"
+	@echo "A cluster of Valkey is up, and the operator that looks after it. Try:"
 	@echo "  export KUBECONFIG=\$$($(RUN) devcluster kubeconfig)"
-	@echo "  $(RUN) devcluster kubectl -- exec quickstart-0-0 -- valkey-cli -h quickstart ping"
-	@echo "  $(RUN) devcluster kubectl -- get valkeys --watch"
+	@echo "  $(RUN) devcluster kubectl -- exec quickstart-0-0-0 -- valkey-cli -c -h quickstart set hello world"
+	@echo "  $(RUN) devcluster kubectl -- get valkeyclusters --watch"
 	@echo "  $(RUN) devcluster shell          a shell with kubectl in it"
 	@echo "  $(RUN) devcluster fault --help   things to break"
 	@echo "  make test                        every test, on this cluster"
