@@ -16,11 +16,9 @@ from valkey_operator.api import (
     tls,
 )
 from valkey_operator.api.drafts import DRAFTS, Draft
-from valkey_operator.api.group import GROUP, VERSION
+from valkey_operator.api.group import CATEGORY, GROUP, VERSION
 from valkey_operator.api.model import Model, Rule
 from valkey_operator.api.status import Status
-
-CATEGORY = "valkey-all"
 
 
 @dataclass(frozen=True)

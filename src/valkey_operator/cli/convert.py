@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from valkey_operator.cli.command import Answer, Command, Problem
-from valkey_operator.dialects.convert import convert
-from valkey_operator.dialects.detection import CHOICES
+from valkey_operator.dialects import CHOICES
 from valkey_operator.dialects.reading import BadManifest, Document, read
 
 NOT_ALL = 3
@@ -42,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
+    from valkey_operator.dialects.convert import convert  # noqa: PLC0415 - all our types, for this command alone
+
     try:
         documents = [
             found for name in options.filename for found in _documents(name, recursive=options.recursive)

@@ -8,14 +8,12 @@ from typing import Any
 from valkey_operator.api.deployments import ValkeyClusterSpec
 from valkey_operator.api.drafts import DRAFTS
 from valkey_operator.api.group import GROUP, VERSION
-from valkey_operator.dialects import draft_policies, drafts, official, smoketurner
+from valkey_operator.dialects import DRAFT, OFFICIAL, OURS, draft_policies, drafts, official, smoketurner
 from valkey_operator.dialects.acceptance import SPECS, is_ours
 from valkey_operator.dialects.conversion import Conversion
 from valkey_operator.dialects.reading import BadManifest, Document
 
 Converter = Callable[[Conversion], None]
-OURS, DRAFT, OFFICIAL = "this", "draft", "official"
-CHOICES = (OFFICIAL, DRAFT, OURS)
 
 OFFICIAL_ALONE = {
     "scheduling", "workloadType", "users", "containers", "networking", "podDisruptionBudget",

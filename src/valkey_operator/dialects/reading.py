@@ -127,8 +127,6 @@ def _load(part: str, file: str, before: int) -> tuple[Any, int]:
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
         raise BadManifest(f"{file}:{before + 1}: this is no YAML: {said}") from None
-    except (ValueError, RecursionError):
-        raise BadManifest(
-            f"{file}:{before + 1}: this is no manifest: it contains itself, or is too deep"
-        ) from None
+    except RecursionError:
+        raise BadManifest(f"{file}:{before + 1}: this is no manifest: it is nested too deep") from None
     return content, before + node.start_mark.line + 1
