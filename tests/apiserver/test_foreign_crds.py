@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devcluster import helm
+from devcluster import helm, waiting
 from devcluster.cluster import Cluster
 from devcluster.command import CommandFailed
 from devcluster.helm import Helm
@@ -49,20 +49,31 @@ FOREIGN = {
 SENTENCE = f"{NAME}: {ADVICE}"
 
 
+def await_served(cluster: Cluster) -> None:
+    """A new CRD has no conditions at all for a moment, at which `kubectl wait` and its JSON paths end with an error."""
+
+    def is_served() -> bool:
+        found = json.loads(cluster.kubectl("get", "crd", NAME, "--output=json"))
+        conditions = found["status"].get("conditions") or []
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    waiting.until(is_served, f"{NAME} being served", 60)
+
+
 def ours(cluster: Cluster) -> None:
     """As it was before, without the other's fields."""
     cluster.kubectl("delete", "crd", NAME, "--ignore-not-found", "--wait")
     cluster.kubectl(
         "apply", "--server-side", "-f", checkout() / "deploy" / "crds" / "valkeymulticlusters.yaml"
     )
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{NAME}")
+    await_served(cluster)
 
 
 @pytest.fixture
 def foreign(crds: Cluster) -> Iterator[Cluster]:
     crds.kubectl("delete", "crd", NAME, "--wait")
     crds.kubectl("create", "-f", "-", stdin=json.dumps(FOREIGN))
-    crds.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{NAME}")
+    await_served(crds)
     yield crds
     ours(crds)
 

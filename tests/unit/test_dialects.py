@@ -205,16 +205,45 @@ def test_what_can_be_told_is_told_without_help() -> None:
     assert spec_of(turned(DRAFT, {"shards": 3, "replicas": 1, "users": []}, "this"))["replicas"] == 2
 
 
-@pytest.mark.parametrize("guard", [{"tls": {"enabled": True, "port": 0}}, {"auth": {"acl": 3}}])
-def test_a_deployment_that_would_lose_what_keeps_strangers_out_is_not_made(guard: Found) -> None:
-    converted = turned(DRAFT, {"shards": 3, "cluster": {}, **guard})
-    kept = objects(converted)
-    assert not kept or kept[0]["spec"]["tls"] == {"enabled": True}
-    assert converted.lost
+@pytest.mark.parametrize(
+    ("top", "spec", "guard"),
+    [
+        (DRAFT, {"shards": 3, "cluster": {}, "tls": {"enabled": "certainly"}}, "tls"),
+        (DRAFT, {"shards": 3, "cluster": {}, "auth": {"acl": 3}}, "auth"),
+        (DRAFT, {"masterCount": 3, "clusterPassword": True}, "auth"),
+        (DRAFT, {"masterCount": 3, "acl": {"enabled": True}}, "auth"),
+        (DRAFT, {"masterCount": 3, "tls": 3}, "tls"),
+        (DRAFT, {"shards": 3, "workloadType": "StatefulSet", "networking": {"tls": {}}}, "tls"),
+        (DRAFT, {"shards": 3, "workloadType": "StatefulSet", "config": {"requirepass": True}}, "auth"),
+        (DRAFT, {"shards": 3, "users": [{"name": "valkey-operator"}]}, "auth"),
+        (SMOKETURNER, {"tls": {"issuerRef": {"name": "issuer"}}}, "auth"),
+        (SMOKETURNER, {"auth": {"secretRef": {"name": "pw"}}}, "tls"),
+        (
+            {**DRAFT, "kind": "ValkeyPool"},
+            {"template": {"replicas": 2, "tls": {"enabled": "certainly", "port": 6380}}},
+            "tls",
+        ),
+    ],
+)
+def test_a_deployment_that_would_lose_what_keeps_strangers_out_is_not_made(
+    top: Found, spec: Found, guard: str
+) -> None:
+    converted = turned(top, spec)
+    assert converted.text == ""
+    assert converted.lost[-1].endswith(f"spec.{guard}: nothing was made: without it strangers could get in")
+
+
+def test_what_is_less_than_nothing_is_no_count() -> None:
+    converted = turned(DRAFT, {"masterCount": 3, "replicasPerMaster": -1})
+    assert spec_of(converted)["replicas"] == 2
+    assert converted.lost == [
+        "x.yaml:1: ValkeyCluster x: spec.replicasPerMaster: it has to be a whole number"
+    ]
 
 
 def test_an_amount_too_large_for_us_is_left_out_and_told() -> None:
-    converted = turned(SMOKETURNER, {"masters": 600, "tls": {"issuerRef": {"name": "i"}}})
+    required = {"tls": {"issuerRef": {"name": "i"}}, "auth": {"secretRef": {"name": "pw"}}}
+    converted = turned(SMOKETURNER, {"masters": 600, **required})
     assert "shards" not in spec_of(converted)
     assert (
         "x.yaml:1: ValkeyCluster x: spec.shards: Input should be less than or equal to 500" in converted.lost

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 
 from valkey_operator.dialects import acceptance
 from valkey_operator.dialects.block import Block, dump
-from valkey_operator.dialects.conversion import Conversion
+from valkey_operator.dialects.conversion import Conversion, Made
 from valkey_operator.dialects.detection import converter, is_foreign
 from valkey_operator.dialects.fields import UNKNOWN
-from valkey_operator.dialects.reading import BadManifest, Document
+from valkey_operator.dialects.reading import BadManifest, Content, Document
 
+# What keeps strangers out, and where sources say it.
+GUARDED_KINDS = ("ValkeyCluster", "Valkey", "ValkeyPool", "ValkeyClusterDefaults")
+GUARDS = {
+    "tls": ("spec.tls", "spec.networking"),
+    "auth": ("spec.auth", "spec.acl", "spec.users", "spec.clusterPassword", "spec.config.requirepass"),
+}
 OBJECT = {"apiVersion", "kind", "metadata", "spec"}
 
 
@@ -99,9 +105,36 @@ def _accept(conversion: Conversion) -> None:
                 conversion.cannot("spec", f"no {made.kind} was made of it")
         if takes:
             kept.append(made)
+    for guard in _lost_guards(conversion, kept):
+        conversion.cannot(f"spec.{guard}", "nothing was made: without it strangers could get in")
+        kept = []
     conversion.made = kept
     conversion.lost = list(dict.fromkeys(conversion.lost))
     head = [f"Not carried over: {path}: {sentence}" for path, sentence in conversion.lost]
     main = next((made for made in kept if made.kind != "Secret"), None)
-    if main:
+    if main is None:
+        conversion.made = []  # passwords of nobody
+    else:
         main.head += head
+
+
+def _lost_guards(conversion: Conversion, made: list[Made]) -> list[str]:
+    """What was asked for against strangers, could not be carried over, and is there in no other way."""
+    paths = [path.replace("spec.template.", "spec.") for path, _ in conversion.lost]
+    specs = [each.block.values for each in made if each.kind in GUARDED_KINDS]
+    servers = [spec.get("template", spec) for spec in specs]
+    return [
+        guard
+        for guard, sources in GUARDS.items()
+        if any(path.startswith(sources) for path in paths)
+        and not all(_has(server, guard) for server in servers)
+    ]
+
+
+def _has(server: Content, guard: str) -> bool:
+    block = server.get(guard) or {}
+    if guard == "tls":
+        return bool(block.get("enabled") or block.get("policyRef"))
+    users = block.get("acl") or {}
+    listed = users.get("enabled") is not False and (users.get("users") or users.get("configSecretRef"))
+    return bool(block.get("password") or block.get("aclRef") or listed)

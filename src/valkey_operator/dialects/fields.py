@@ -66,7 +66,7 @@ class Fields:
 
     def count(self, key: str) -> int | None:
         found = self.take(key)
-        if found is None or (isinstance(found, int) and not isinstance(found, bool)):
+        if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
             return found
         if isinstance(found, str) and found.isdecimal():
             return int(found)

@@ -117,7 +117,7 @@ def _tls(fields: Fields, block: Block, conversion: Conversion) -> None:
     names += [old.part("certificate").text("secretName")] if old else []
     name = next(filter(None, names), None)
     if name is None:
-        conversion.cannot("spec.networking.tls", "it names no Secret with certificates: TLS is off")
+        conversion.cannot("spec.networking.tls", "it names no Secret with certificates")
         return
     block.put("tls.enabled", True)
     block.put("tls.certificateRef.name", name)

@@ -100,7 +100,7 @@ def _tls(tls: Fields, block: Block, conversion: Conversion) -> None:
     issuer = tls.part("issuerRef")
     name = issuer.text("name")
     if name is None:
-        conversion.cannot("spec.tls.issuerRef", "it is required there and missing: TLS is off")
+        conversion.cannot("spec.tls.issuerRef", "it is required there and missing")
         return
     block.put("tls.enabled", True, "it is always on there")
     block.put("tls.issuerRef.name", name)
@@ -116,9 +116,7 @@ def _auth(auth: Fields, block: Block, conversion: Conversion) -> None:
     secret = auth.part("secretRef")
     name = secret.text("name")
     if name is None:
-        conversion.cannot(
-            "spec.auth.secretRef", "it is required there and missing: nobody is asked for a password"
-        )
+        conversion.cannot("spec.auth.secretRef", "it is required there and missing")
     else:
         key, comment = _or_default(secret.text("key"), "password")
         block.put("auth.password.secret", {"name": name, "key": key}, comment and f"the key is {comment}")
