@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
+import aiohttp
 import pytest
 
 from devcluster import helm, waiting
@@ -22,7 +24,9 @@ from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.kube import access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.resources import Resource
+from valkey_operator.operator import main
 from valkey_operator.operator.own_kinds import OwnKinds
+from valkey_operator.settings.operator import OperatorSettings
 
 # No controller works with it, so that taking it away for a moment disturbs nobody on this cluster.
 NAME = f"valkeymulticlusters.{GROUP}"
@@ -130,3 +134,23 @@ async def test_the_operator_waits_until_the_crds_are_ours(foreign: Cluster) -> N
             )
             await asyncio.to_thread(ours, foreign)
             await eventually(lambda: kinds.trouble() is None)
+
+
+async def test_the_operator_starts_on_crds_of_ours(
+    crds: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(crds.kubeconfig))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    settings = OperatorSettings(namespace, "one_127.0.0.1_x", "x", namespaces=(namespace,), health_port=port)
+
+    async def is_ready() -> bool:
+        try:
+            async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                return answer.status == 200 and "[+]custom resources ok" in await answer.text()
+        except aiohttp.ClientConnectionError:  # it does not listen yet
+            return False
+
+    async with aiohttp.ClientSession() as session, running(main.run(settings)):
+        await eventually(is_ready)
