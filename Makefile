@@ -22,6 +22,7 @@ help: ## show this
 up: tools images ## a Kubernetes, the operator in it and a first cluster of Valkey, from a bare machine; again: only what changed
 	@$(RUN) devcluster up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 	@$(RUN) devcluster load all
+	@$(RUN) devcluster kubectl -- get crds --output=json | $(RUN) python -m tools.foreign_crds
 	@$(RUN) devcluster kubectl -- apply --server-side --force-conflicts --filename deploy/crds >/dev/null
 	@$(RUN) devcluster helm -- upgrade --install valkey-operator charts/valkey-operator --skip-crds \
 	    --namespace valkey-system --create-namespace --set image.tag=dev,image.pullPolicy=Never >/dev/null

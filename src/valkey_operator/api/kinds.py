@@ -16,11 +16,9 @@ from valkey_operator.api import (
     tls,
 )
 from valkey_operator.api.drafts import DRAFTS, Draft
-from valkey_operator.api.group import GROUP, VERSION
+from valkey_operator.api.group import CATEGORY, GROUP, VERSION
 from valkey_operator.api.model import Model, Rule
 from valkey_operator.api.status import Status
-
-CATEGORY = "valkey-all"
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,9 @@ def _pinned(field: str) -> Rule:
     )
 
 
+# So that what is named after a deployment still fits a DNS label.
+LONGEST_NAMES = {"ValkeyCluster": 48, "Valkey": 52, "ValkeyPool": 48, "Sentinel": 52}
+
 PINNED_WORKLOAD = (_pinned("podManagementType"),)
 PINNED = (
     *PINNED_WORKLOAD,
@@ -125,7 +126,10 @@ KINDS = (
         ),
         "A sharded Valkey cluster: shards times replicas pods, 16384 slots.",
         scale=Scale(".spec.shards", ".status.totalShards"),
-        rules=(_name_fits(48, "<name>-<shard>-<index> and what hangs on it"), *PINNED),
+        rules=(
+            _name_fits(LONGEST_NAMES["ValkeyCluster"], "<name>-<shard>-<index> and what hangs on it"),
+            *PINNED,
+        ),
         drafts=DRAFTS,
     ),
     Kind(
@@ -136,7 +140,7 @@ KINDS = (
         (STATE, READY, PODS, Column("Primary", ".status.primary"), OPERATION, IMAGE, MESSAGE, AGE),
         "One Valkey primary and its replicas; standalone with one pod.",
         scale=Scale(".spec.replicas", ".status.totalReplicas"),
-        rules=(_name_fits(52, "<name>-<index> and what hangs on it"), *PINNED),
+        rules=(_name_fits(LONGEST_NAMES["Valkey"], "<name>-<index> and what hangs on it"), *PINNED),
     ),
     Kind(
         "ValkeyPool",
@@ -152,7 +156,7 @@ KINDS = (
         ),
         "Independent Valkeys from one template, for clients that shard by themselves.",
         scale=Scale(".spec.shards", ".status.totalShards"),
-        rules=(_name_fits(48, "<name>-<shard>-<index> and what hangs on it"),),
+        rules=(_name_fits(LONGEST_NAMES["ValkeyPool"], "<name>-<shard>-<index> and what hangs on it"),),
     ),
     Kind(
         "Sentinel",
@@ -162,7 +166,10 @@ KINDS = (
         (STATE, READY, PODS, Column("Quorum", ".spec.quorum", "integer", wide=True), MESSAGE, AGE),
         "A group of Sentinels that watches the Valkeys which refer to it.",
         scale=Scale(".spec.replicas", ".status.totalReplicas"),
-        rules=(_name_fits(52, "<name>-<index> and what hangs on it"), *PINNED_WORKLOAD),
+        rules=(
+            _name_fits(LONGEST_NAMES["Sentinel"], "<name>-<index> and what hangs on it"),
+            *PINNED_WORKLOAD,
+        ),
     ),
     Kind(
         "ValkeyMultiCluster",
@@ -304,4 +311,4 @@ KINDS = (
     ),
 )
 
-__all__ = ["CATEGORY", "GROUP", "KINDS", "VERSION", "Column", "Kind", "Scale"]
+__all__ = ["CATEGORY", "GROUP", "KINDS", "LONGEST_NAMES", "VERSION", "Column", "Kind", "Scale"]

@@ -13,10 +13,14 @@ class Problem(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What is printed, and the exit code: 0 when all is well, 1 when it is not. 2 is argparse's, for a wrong usage."""
+    """What is printed, and the exit code: 0 when all is well, 1 when it is not. 2 is argparse's, for a wrong usage.
+
+    `told` goes to standard error, where it does not mix with what another program reads.
+    """
 
     text: str
     code: int = 0
+    told: str = ""
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ echo :4
 
 def run(options: argparse.Namespace) -> Answer:  # noqa: ARG001 - it asks for nothing
     kinds = " ".join(kind.lower() for kind in APPLIES)
-    commands = "status switchover effective version completion"
+    commands = "status switchover effective convert version completion"
     return Answer(SCRIPT.format(commands=commands, kinds=kinds).rstrip())
 
 

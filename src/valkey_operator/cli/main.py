@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from valkey_operator.cli import completion, effective, status, switchover, version
+from valkey_operator.cli import completion, convert, effective, status, switchover, version
 from valkey_operator.cli.command import Problem
 
-COMMANDS = (status.COMMAND, switchover.COMMAND, effective.COMMAND, version.COMMAND, completion.COMMAND)
+COMMANDS = (
+    status.COMMAND, switchover.COMMAND, effective.COMMAND, convert.COMMAND, version.COMMAND, completion.COMMAND,
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,7 +35,10 @@ def main() -> None:
         sys.exit(f"kubectl valkey: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
-    print(answer.text)
+    if answer.text:
+        print(answer.text, flush=True)
+    if answer.told:
+        print(answer.told, file=sys.stderr)
     sys.exit(answer.code)
 
 

@@ -51,6 +51,10 @@ class Runtime:
         """For readiness: a cache that cannot see is named."""
         return {f"cache of {informer.resource}": informer.trouble for informer in self._informers}
 
+    def resources(self) -> list[Resource]:
+        """What its caches are of."""
+        return [informer.resource for informer in self._informers]
+
     def stop(self) -> None:
         self._stopping.set()
 

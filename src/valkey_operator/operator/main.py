@@ -17,6 +17,7 @@ from valkey_operator.operator.certificates import CertificateController
 from valkey_operator.operator.cluster import ClusterController
 from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.node import NodeController
+from valkey_operator.operator.own_kinds import OwnKinds
 from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.valkey import ValkeyController
 from valkey_operator.operator.world import MANAGER, World
@@ -39,7 +40,10 @@ async def run(settings: OperatorSettings) -> None:
             runtime.beside(hearing.run)
             for controller in controllers(world, hearing):
                 runtime.add(controller)
-            async with health.opened({}, runtime.checks(), port=settings.health_port):
+            kinds = OwnKinds(unfenced, runtime.resources())
+            ready = {"custom resources": kinds.trouble, **runtime.checks()}
+            async with health.opened({}, ready, port=settings.health_port):
+                await kinds.confirm()
                 await runtime.run()
 
 

@@ -1,0 +1,92 @@
+"""A mapping of a source, and what nobody has taken out of it: that is told, and never lost in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from valkey_operator.dialects.reading import Content
+
+UNKNOWN = "nobody knows this field"
+
+
+class Fields:
+    """Values are taken by name; what has the wrong form is a fault, what is left over too. Null is nothing."""
+
+    def __init__(self, content: Any, path: str = "spec") -> None:
+        self.path = path
+        self.faults: list[tuple[str, str]] = []
+        self._parts: list[Fields] = []
+        if not isinstance(content, dict):
+            if content is not None:
+                self.faults.append((path, "it has to be a mapping"))
+            content = {}
+        self._left: Content = {key: value for key, value in content.items() if value is not None}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def names(self) -> list[str]:
+        return list(self._left)
+
+    def see(self, key: str) -> Any:
+        return self._left.get(key)
+
+    def take(self, key: str) -> Any:
+        """As it is; None when it is not there."""
+        return self._left.pop(key, None)
+
+    def part(self, key: str) -> Fields:
+        """The mapping under a name; an empty one when there is none."""
+        part = Fields(self.take(key), f"{self.path}.{key}")
+        self._parts.append(part)
+        return part
+
+    def parts(self, key: str) -> list[Fields]:
+        """The mappings of a list."""
+        found = self.take(key)
+        if found is None:
+            return []
+        if not isinstance(found, list):
+            self.fault(key, "it has to be a list")
+            return []
+        parts = [Fields(item, f"{self.path}.{key}[{index}]") for index, item in enumerate(found)]
+        self._parts += parts
+        return parts
+
+    def text(self, key: str) -> str | None:
+        """Text, also where somebody wrote a number without quotes."""
+        found = self.take(key)
+        if found is None or isinstance(found, str):
+            return found
+        if isinstance(found, int) and not isinstance(found, bool):
+            return str(found)
+        self.fault(key, "it has to be text; put it in quotes")
+        return None
+
+    def count(self, key: str) -> int | None:
+        found = self.take(key)
+        if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
+            return found
+        if isinstance(found, str) and found.isdecimal():
+            return int(found)
+        self.fault(key, "it has to be a whole number")
+        return None
+
+    def flag(self, key: str) -> bool | None:
+        found = self.take(key)
+        if found is None or isinstance(found, bool):
+            return found
+        self.fault(key, "it has to be true or false")
+        return None
+
+    def fault(self, key: str, sentence: str) -> None:
+        self.faults.append((f"{self.path}.{key}", sentence))
+
+    def left_over(self) -> Iterator[tuple[str, str]]:
+        """Everything that could not be carried over, with the reason."""
+        yield from self.faults
+        for key in self._left:
+            yield f"{self.path}.{key}", UNKNOWN
+        for part in self._parts:
+            yield from part.left_over()

@@ -1,0 +1,82 @@
+"""How manifests are read: lines for who looks for a mistake, and scalars as they were written."""
+
+from __future__ import annotations
+
+import pytest
+
+from valkey_operator.dialects.convert import convert
+from valkey_operator.dialects.reading import BadManifest, read
+
+HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("8.10", "8.10"), ("1e3", "1e3"), ("010", "010"), ("0x1f", "0x1f"), ("1_000", "1_000"), ("12:30", "12:30"),
+        ("2026-01-01", "2026-01-01"), ("7", 7), ("-7", -7), ("0", 0), ("true", True), ("no", False), ("~", None),
+        ("", None), ("'7'", "7"), (".inf", ".inf"),
+    ],
+)  # fmt: skip
+def test_a_scalar_is_what_was_written(written: str, meant: object) -> None:
+    (found,) = read(f"{HEAD}data: {{a: {written}}}\n", "x")
+    assert found.content["data"]["a"] == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{HEAD}data: [1\n", "x.yaml:5: this is no YAML: expected ',' or ']', but got '<stream end>'"),
+        (f"{HEAD}---\na: b\n c: d\n", "x.yaml:6: this is no YAML: mapping values are not allowed here"),
+        (f"{HEAD}data: {{a: 1}}\ndata: {{}}\n", "x.yaml:5: this is no YAML: data is there twice"),
+        (f"{HEAD}? [a]\n: b\n", "x.yaml:4: this is no YAML: a key is not text"),
+        (f"{HEAD}---\n\n# only\nhello\n", "x.yaml:7: this is no object: it has no apiVersion and kind"),
+        ("- a\n", "x.yaml:1: this is no object: it has no apiVersion and kind"),
+        ("a: \x01\n", "x.yaml:1: this is no YAML: unacceptable character #x0001: special characters are not "
+                      'allowed in "<unicode string>", position 3'),
+        ("a: !!python/none x\n", "x.yaml:1: this is no YAML: could not determine a constructor for the tag "
+                                 "'tag:yaml.org,2002:python/none'"),
+        ("a: &a [*a]\n", "x.yaml:1: this is no YAML: found unconstructable recursive node"),
+        ("[" * 5000 + "]" * 5000, "x.yaml:1: this is no manifest: it is nested too deep"),
+        ("apiVersion: v1\nkind: List\nitems: [1]\n", "x.yaml:1: the List has an item that is no object"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_file_and_line(text: str, said: str) -> None:
+    with pytest.raises(BadManifest) as told:
+        read(text, "x.yaml")
+    assert str(told.value) == said
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("apiVersion: valkey.io/v1alpha1\nkind: ValkeyThing\n", "valkey.io/v1alpha1 has no kind ValkeyThing"),
+        ("apiVersion: valkey.io/v9\nkind: Valkey\n", "there is no version v9 of valkey.io"),
+        (
+            "apiVersion: valkey-operator.smoketurner.com/v1alpha1\nkind: ValkeyUser\n",
+            "valkey-operator.smoketurner.com has no kind ValkeyUser",
+        ),
+    ],
+)
+def test_a_kind_that_nobody_knows_is_told_with_file_and_line(head: str, said: str) -> None:
+    with pytest.raises(BadManifest) as told:
+        convert(read(f"# first\n---\n{head}metadata: {{name: x}}\n", "x.yaml"))
+    assert str(told.value) == f"x.yaml:3: {said}"
+
+
+def test_an_object_of_ours_needs_a_name() -> None:
+    with pytest.raises(BadManifest, match=r"^x:1: the Valkey has no name$"):
+        convert(read("apiVersion: valkey.io/v1alpha1\nkind: Valkey\n", "x"))
+
+
+def test_documents_keep_their_lines_and_their_text() -> None:
+    text = f"# why\n{HEAD}---\n---\n# nothing\n--- # with a comment\n{HEAD}# end\n"
+    first, second = read(text, "x")
+    assert (first.place, second.place) == ("x:2", "x:9")
+    assert first.text == f"# why\n{HEAD}".rstrip("\n")
+    assert convert(read(text, "x")).text.count("kind: ConfigMap") == 2
+
+
+def test_anchors_and_merges_are_followed() -> None:
+    text = "apiVersion: v1\nkind: X\nmetadata: {name: x}\nbase: &base {a: 1}\ndata: {<<: *base, b: 2}\n"
+    assert read(text, "x")[0].content["data"] == {"a": 1, "b": 2}
