@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,17 @@ from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
+NEWEST = "9.1"
 SPEC: dict[str, Any] = {
-    "image": "valkey-operator/valkey:9.1",
     "imagePullPolicy": "Never",
     "shards": 3,
     "replicas": 2,
     "persistence": {"size": "64Mi", "storageClassName": "standard"},
 }
+
+
+def image(version: str) -> str:
+    return f"valkey-operator/valkey:{version}"
 
 
 class Grid:
@@ -38,8 +43,8 @@ class Grid:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
 
-    async def make(self, **more: Any) -> None:
-        self.place.apply("ValkeyCluster", "grid", {**SPEC, **more})
+    async def make(self, version: str = NEWEST) -> None:
+        self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version)})
         await self.is_well()
 
     async def is_well(self, shards: int = 3, patience: float = 120) -> None:
@@ -61,6 +66,11 @@ class Grid:
     async def patch(self, spec: dict[str, Any]) -> None:
         words = ("patch", "valkeycluster", "grid", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
+
+    def runs(self, version: str) -> bool:
+        """Every server is of this version."""
+        nodes = json.loads(self.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
+        return all(each["status"].get("valkeyVersion", "").startswith(f"{version}.") for each in nodes)
 
     def target(self) -> ClusterTarget:
         address = self.place.get("service", "grid")["spec"]["clusterIP"]
@@ -106,28 +116,50 @@ async def fewer_replicas_and_more(grid: Grid) -> None:
     await grid.is_well()
 
 
+async def an_upgrade(grid: Grid) -> None:
+    """To every version that is newer than the one it began with, one after the other."""
+    first = str(grid.place.get("valkeycluster", "grid")["spec"]["image"]).rpartition(":")[2]
+    for version in VERSIONS[VERSIONS.index(first) + 1 :]:
+        await grid.patch({"image": image(version)})
+        await asyncio.to_thread(grid.place.eventually, partial(grid.runs, version), 180)
+        await grid.is_well()
+
+
 Work = Callable[[Grid], Awaitable[None]]
-PLANNED: list[Work] = [a_pod_is_deleted, a_roll, scaling, fewer_replicas_and_more]
+VERSIONS = ("8.0", "8.1", NEWEST)
+PLANNED: list[tuple[Work, str]] = [
+    *((work, NEWEST) for work in (a_pod_is_deleted, a_roll, scaling, fewer_replicas_and_more)),
+    (an_upgrade, "8.1"),
+]
+# Only where there is time: key by key a scaling takes longer, and two upgrades twice as long as one.
+LONGER: list[tuple[Work, str]] = [(scaling, "8.0"), (scaling, "8.1"), (an_upgrade, "8.0")]
 
 
 def cases() -> Iterator[Any]:
     """Every work with every seed. With an odd seed the leading operator is killed in the middle."""
-    for work in PLANNED:
+    for work, version in [*PLANNED, *(LONGER if len(SEEDS) > 1 else [])]:
         for seed in SEEDS:
-            name = getattr(work, "__name__", "work").replace("_", " ")
             yield pytest.param(
-                work, seed, id=f"{name}{' while the operator dies' if seed % 2 else ''}-{seed}"
+                work,
+                version,
+                seed,
+                id=f"{named(work, version)}{' while the operator dies' if seed % 2 else ''}-{seed}",
             )
 
 
-@pytest.mark.parametrize(("work", "seed"), [*cases()])
+def named(work: Work, version: str) -> str:
+    name = getattr(work, "__name__", "work").replace("_", " ")
+    return name if version == NEWEST else f"{name} from {version}"
+
+
+@pytest.mark.parametrize(("work", "version", "seed"), [*cases()])
 async def test_planned_work_on_a_cluster_loses_nothing(
-    place: Place, faults: Faults, work: Work, seed: int, tmp_path: Path
+    place: Place, faults: Faults, work: Work, version: str, seed: int, tmp_path: Path
 ) -> None:
     grid = Grid(place, faults, seed)
-    await grid.make()
+    await grid.make(version)
     recorder = Recorder(tmp_path / "history.jsonl")
-    name = getattr(work, "__name__", "work").replace("_", " ")
+    name = named(work, version)
     async with Workload(grid.target(), recorder, demands=Demands(replicas=1), seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):

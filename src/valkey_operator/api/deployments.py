@@ -113,6 +113,22 @@ class ShardStatus(Model):
     """Whether it serves all its slots with all its replicas."""
 
 
+class SwitchoverStatus(Model):
+    """What came of the annotation valkey.io/switchover."""
+
+    id: ShortText
+    """Of the request; one that stands here is not carried out again."""
+
+    result: Literal["UnderWay", "Done", "Refused", "Failed"]
+    """UnderWay, Done, Refused (nothing was changed) or Failed (what it was before is restored)."""
+
+    message: LongText | None = None
+    """What happened, or the guard that was against it and why."""
+
+    epoch: int | None = None
+    """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
+
+
 class ValkeyClusterStatus(DeploymentStatus):
     """How the cluster is."""
 
@@ -130,6 +146,9 @@ class ValkeyClusterStatus(DeploymentStatus):
 
     shards: Annotated[list[ShardStatus], list_map("shardIndex"), Field(max_length=500)] | None = None
     """The shards."""
+
+    last_switchover: SwitchoverStatus | None = None
+    """What came of the last request for another primary."""
 
     formed: bool | None = None
     """Every slot has had a primary: from then on a slot without one is a loss, and not a beginning."""
@@ -212,22 +231,6 @@ class InstanceNodeStatus(Model):
 
     ready: bool
     """Whether it serves."""
-
-
-class SwitchoverStatus(Model):
-    """What came of the annotation valkey.io/switchover."""
-
-    id: ShortText
-    """Of the request; one that stands here is not carried out again."""
-
-    result: Literal["UnderWay", "Done", "Refused", "Failed"]
-    """UnderWay, Done, Refused (nothing was changed) or Failed (what it was before is restored)."""
-
-    message: LongText | None = None
-    """What happened, or the guard that was against it and why."""
-
-    epoch: int | None = None
-    """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
 
 
 class ValkeyStatus(DeploymentStatus):
