@@ -76,8 +76,10 @@ def test_effective_says_what_only_validation_sees(plugin: Cluster, namespace: st
             ["effective", "valkey", "nobody"],
             "kubectl valkey: there is no Valkey nobody in the namespace default",
         ),
-        (["status", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
-        (["switchover", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
+        (["status", "nobody"], "there is no Valkey or ValkeyCluster nobody in the namespace default"),
+        (["switchover", "nobody"], "there is no Valkey or ValkeyCluster nobody in the namespace default"),
+        (["reshard", "nobody"], "kubectl valkey: there is no ValkeyCluster nobody in the namespace default"),
+        (["cancel", "nobody"], "kubectl valkey: there is no ValkeyCluster nobody in the namespace default"),
         (
             ["effective", "deployment", "x"],
             "'deployment' is no deployment; choose one of valkeycluster, valkey",

@@ -112,6 +112,15 @@ class ShardStatus(Model):
     ready: bool
     """Whether it serves all its slots with all its replicas."""
 
+    behind: Annotated[list[ShortText], LIST_SET, Field(max_length=20)] | None = None
+    """Replicas that do not have all of their primary's data."""
+
+    used_bytes: int | None = None
+    """Memory that its primary uses; told again when it is an eighth more or less."""
+
+    max_bytes: int | None = None
+    """Its primary's maxmemory; absent without one."""
+
 
 class SwitchoverStatus(Model):
     """What came of the annotation valkey.io/switchover."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from valkey_operator.cli import completion, effective, status, switchover, version
+from valkey_operator.cli import cancel, completion, effective, reshard, status, switchover, version
 from valkey_operator.cli.command import Problem
 
-COMMANDS = (status.COMMAND, switchover.COMMAND, effective.COMMAND, version.COMMAND, completion.COMMAND)
+COMMANDS = (
+    status.COMMAND, switchover.COMMAND, reshard.COMMAND, cancel.COMMAND, effective.COMMAND, version.COMMAND,
+    completion.COMMAND,
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,6 +19,8 @@ from valkey_operator.operator.seen import Custom
 from valkey_operator.render import exporter, marks
 
 LONGEST = 1024
+# Of memory: less than this comes and goes with clients.
+SMALL = 4 << 20
 # Written by steps of a plan, and not by the report.
 RECORDS = ("formed", "lastFailover", "lastSwitchover")
 
@@ -33,6 +35,7 @@ def status(
 ) -> dict[str, Any]:
     """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known."""
     report, generation = found.report, item.metadata.generation
+    told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
     after: dict[str, Any] = {
         **{name: item.status[name] for name in RECORDS if name in item.status},
         "state": report.state,
@@ -47,7 +50,7 @@ def status(
         "readyReplicas": report.ready_replicas,
         "slotsAssigned": report.slots_assigned,
         "slotsUnassigned": SLOTS - report.slots_assigned,
-        "shards": [_shard(shard) for shard in report.shards],
+        "shards": [_shard(shard, told.get(shard.index, 0)) for shard in report.shards],
         "exporter": exporter.status(deployment),
     }
     if report.operation is not None:
@@ -77,7 +80,15 @@ def _operation(item: Custom, doing: Doing, now: datetime, seconds_left: float | 
     return shown
 
 
-def _shard(shard: ShardReport) -> dict[str, Any]:
+def _shard(shard: ShardReport, told: int) -> dict[str, Any]:
     shown: dict[str, Any] = {"shardIndex": shard.index, "ready": shard.ready}
-    named = {"primary": shard.primary, "replicas": list(shard.replicas), "slots": shard.slots}
+    named = {
+        "primary": shard.primary, "replicas": list(shard.replicas), "slots": shard.slots,
+        "behind": list(shard.behind), "usedBytes": steady(told, shard.used_bytes), "maxBytes": shard.max_bytes,
+    }  # fmt: skip
     return {**shown, **{name: value for name, value in named.items() if value}}
+
+
+def steady(told: int, now: int) -> int:
+    """What was told, as long as it is about right: a status that moves all the time costs a write each time."""
+    return told if told and (not now or abs(now - told) <= max(told // 8, SMALL)) else now
