@@ -377,6 +377,10 @@ def _tags() -> dict[int, str]:
     return _TAGS
 
 
+def tag_of(slot: int) -> str:
+    return _tags()[slot]
+
+
 def stop(member: Member, how: signal.Signals = signal.SIGSTOP) -> None:
     assert member.process is not None
     os.kill(member.process.pid, how)

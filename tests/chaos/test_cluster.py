@@ -67,6 +67,9 @@ class Grid:
         words = ("patch", "valkeycluster", "grid", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
 
+    def moves_slots(self) -> bool:
+        return "total" in (self.status().get("operation") or {})
+
     def runs(self, version: str) -> bool:
         """Every server is of this version."""
         nodes = json.loads(self.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
@@ -173,6 +176,33 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     figures.note(f"cluster: {name}", seed, verdict)
     print(verdict)
     assert verdict.clean, str(verdict)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("version", "shard"), [(NEWEST, 0), (NEWEST, 3), ("8.1", 0), ("8.0", 3)][: 4 * (len(SEEDS) > 1)]
+)
+async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they_move_on(
+    place: Place, faults: Faults, version: str, shard: int, seed: int, tmp_path: Path
+) -> None:
+    """A source (shard 0), or the target (shard 3). What a replica has confirmed is not lost."""
+    grid = Grid(place, faults, seed)
+    await grid.make(version)
+    name = f"kill -9 of a {'target' if shard == 3 else 'source'} while slots move, {version}"
+    async with Workload(grid.target(), Recorder(tmp_path / "history"), pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        with load.during(name):
+            await grid.patch({"shards": 4})
+            await asyncio.to_thread(place.eventually, grid.moves_slots, 60)
+            await asyncio.sleep(grid.dice.uniform(0, 2))
+            await asyncio.to_thread(faults.kill, f"{place.namespace}/{grid.primary(shard)}-0", "valkey")
+            await grid.is_well(4, 180)
+        await load.acknowledged(each=5, within=30)
+    verdict = await load.judge()
+    figures.note(f"cluster: {name}", 2 * seed, verdict)
+    print(verdict)
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -34,7 +34,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 FORGOTTEN = 600.0
 NO_PLAN = SlotPlan()
 BY_HAND = "a_person_stopped_it"
-STOPPED = "it was stopped by a person: `kubectl valkey reshard` goes on, another number of shards begins anew"
+GO_ON = "`kubectl valkey reshard` goes on, with --shards to another number"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ def plan(
 
 def _refusals(found: SlotPlan, transfers: _Transfers, is_stopped: bool) -> tuple[Refusal, ...]:
     if is_stopped:
-        return (_refused(BY_HAND, STOPPED),) if found.moves else ()
+        why = f"a person has stopped it, and {found.remaining} slots have not moved: {GO_ON}"
+        return (_refused(BY_HAND, why),) if found.moves else ()
     if found.too_small:
         return tuple(_refused("every_target_has_room", why) for why in found.too_small)
     against = sorted({why for move in found.moves if (why := transfers.why_not(move))})
