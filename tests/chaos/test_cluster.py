@@ -128,6 +128,13 @@ async def an_upgrade(grid: Grid) -> None:
         await grid.is_well()
 
 
+async def an_upgrade_and_a_shard_more(grid: Grid) -> None:
+    """At once: slots go from servers of the old version to one of the new."""
+    await grid.patch({"image": image(NEWEST), "shards": 4})
+    await asyncio.to_thread(grid.place.eventually, partial(grid.runs, NEWEST), 180)
+    await grid.is_well(4)
+
+
 Work = Callable[[Grid], Awaitable[None]]
 VERSIONS = ("8.0", "8.1", NEWEST)
 PLANNED: list[tuple[Work, str]] = [
@@ -135,7 +142,12 @@ PLANNED: list[tuple[Work, str]] = [
     (an_upgrade, "8.1"),
 ]
 # Only where there is time: key by key a scaling takes longer, and two upgrades twice as long as one.
-LONGER: list[tuple[Work, str]] = [(scaling, "8.0"), (scaling, "8.1"), (an_upgrade, "8.0")]
+LONGER: list[tuple[Work, str]] = [
+    (scaling, "8.0"),
+    (scaling, "8.1"),
+    (an_upgrade, "8.0"),
+    (an_upgrade_and_a_shard_more, "8.1"),
+]
 
 
 def cases() -> Iterator[Any]:
