@@ -11,6 +11,8 @@ from valkey_operator.model.sharded import Progress, SeenSharded, ShardNode
 
 SCALING = "Scaling"
 LOOK_AGAIN = 0.1
+# While a source that failed is left alone; another one may still be at it.
+LOOK_SELDOM = 1.0
 # What holds moves back, such as the lack of memory, may end without any event.
 HELD_BACK = 10.0
 
@@ -26,7 +28,7 @@ def plan(seen: SeenSharded) -> ClusterStep:
     if not found.actions and not found.under_way and found.again is None:
         return ClusterStep(waits=_held_back(found), refusals=found.refusals)
     sentences = (_step(found), *found.troubles)
-    again = LOOK_AGAIN if found.actions or found.under_way else found.again or LOOK_AGAIN
+    again = LOOK_AGAIN if found.actions or found.again is None else min(found.again, LOOK_SELDOM)
     progress = after(seen.progress, found.remaining)
     doing = Doing(SCALING, "; ".join(sentences), progress.done, progress.total)
     return ClusterStep(stages, (Wait("; ".join(sentences), again),), found.refusals, doing)
