@@ -23,6 +23,7 @@ from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
+HAS_TIME = len(SEEDS) > 1
 NEWEST = "9.1"
 SPEC: dict[str, Any] = {
     "imagePullPolicy": "Never",
@@ -47,12 +48,13 @@ class Grid:
         self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version)})
         await self.is_well()
 
-    async def is_well(self, shards: int = 3, patience: float = 120) -> None:
+    async def is_well(self, patience: float = 120) -> None:
         def claim() -> bool:
             found = self.place.get("valkeycluster", "grid")
             status = found.get("status", {})
             is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
-            return is_seen and (status.get("state"), status.get("readyShards")) == ("Ready", shards)
+            is_whole = status.get("readyShards") == found["spec"]["shards"]
+            return is_seen and is_whole and status.get("state") == "Ready"
 
         await asyncio.to_thread(self.place.eventually, claim, patience)
 
@@ -107,9 +109,9 @@ async def a_roll(grid: Grid) -> None:
 
 async def scaling(grid: Grid) -> None:
     await grid.patch({"shards": 4})
-    await grid.is_well(4)
+    await grid.is_well()
     await grid.patch({"shards": 3})
-    await grid.is_well(3)
+    await grid.is_well()
 
 
 async def fewer_replicas_and_more(grid: Grid) -> None:
@@ -132,7 +134,7 @@ async def an_upgrade_and_a_shard_more(grid: Grid) -> None:
     """At once: slots go from servers of the old version to one of the new."""
     await grid.patch({"image": image(NEWEST), "shards": 4})
     await asyncio.to_thread(grid.place.eventually, partial(grid.runs, NEWEST), 180)
-    await grid.is_well(4)
+    await grid.is_well()
 
 
 Work = Callable[[Grid], Awaitable[None]]
@@ -152,7 +154,7 @@ LONGER: list[tuple[Work, str]] = [
 
 def cases() -> Iterator[Any]:
     """Every work with every seed. With an odd seed the leading operator is killed in the middle."""
-    for work, version in [*PLANNED, *(LONGER if len(SEEDS) > 1 else [])]:
+    for work, version in [*PLANNED, *(LONGER if HAS_TIME else [])]:
         for seed in SEEDS:
             yield pytest.param(
                 work,
@@ -190,10 +192,9 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     assert verdict.clean, str(verdict)
 
 
+@pytest.mark.skipif(not HAS_TIME, reason="with CHAOS_SEEDS only: one takes a minute")
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    ("version", "shard"), [(NEWEST, 0), (NEWEST, 3), ("8.1", 0), ("8.0", 3)][: 4 * (len(SEEDS) > 1)]
-)
+@pytest.mark.parametrize(("version", "shard"), [(NEWEST, 0), (NEWEST, 3), ("8.1", 0), ("8.0", 3)])
 async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they_move_on(
     place: Place, faults: Faults, version: str, shard: int, seed: int, tmp_path: Path
 ) -> None:
@@ -208,7 +209,7 @@ async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they
             await asyncio.to_thread(place.eventually, grid.moves_slots, 60)
             await asyncio.sleep(grid.dice.uniform(0, 2))
             await asyncio.to_thread(faults.kill, f"{place.namespace}/{grid.primary(shard)}-0", "valkey")
-            await grid.is_well(4, 180)
+            await grid.is_well(180)
         await load.acknowledged(each=5, within=30)
     verdict = await load.judge()
     figures.note(f"cluster: {name}", 2 * seed, verdict)
