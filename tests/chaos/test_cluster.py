@@ -53,7 +53,7 @@ class Grid:
             found = self.place.get("valkeycluster", "grid")
             status = found.get("status", {})
             is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
-            is_whole = status.get("readyShards") == found["spec"]["shards"]
+            is_whole = bool(status.get("readyShards") == found["spec"]["shards"])
             return is_seen and is_whole and status.get("state") == "Ready"
 
         await asyncio.to_thread(self.place.eventually, claim, patience)
