@@ -70,7 +70,7 @@ class Member(Pod):
             self.process = await asyncio.create_subprocess_exec(
                 *server_command(self.version), str(self.folder / "c"), stdout=log, stderr=log
             )
-        await eventually(socket_file.exists, 10)
+        await eventually(lambda: _accepts(socket_file), 10)
         held = ServerProcess.hold(self.process.pid)
         assert held is not None
         self.living = LivingServer(held, socket_file, "", lambda: [""], self._follow)
@@ -145,6 +145,16 @@ class Member(Pod):
 
     async def acquaintance(self) -> contract.Acquaintance:
         return contract.Acquaintance(node=self.node, node_id=await self.id(), address=self.address)
+
+
+async def _accepts(socket_file: Path) -> bool:
+    """The file is there a moment before the server listens."""
+    try:
+        connection = await Connection.open(socket_file)
+    except Silent:
+        return False
+    connection.close()
+    return True
 
 
 _GIVEN: set[int] = set()
@@ -375,6 +385,10 @@ def _tags() -> dict[int, str]:
         _TAGS.setdefault(key_slot(str(number)), str(number))
         number += 1
     return _TAGS
+
+
+def tag_of(slot: int) -> str:
+    return _tags()[slot]
 
 
 def stop(member: Member, how: signal.Signals = signal.SIGSTOP) -> None:

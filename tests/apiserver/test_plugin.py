@@ -16,7 +16,7 @@ from devcluster import waiting
 from devcluster.cluster import Cluster
 from tests.apiserver.conftest import manifest
 from valkey_operator import __version__
-from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
+from valkey_operator.api.requests import STOP_RESHARDING, SWITCHOVER, SwitchoverRequest
 
 
 @pytest.fixture
@@ -76,8 +76,10 @@ def test_effective_says_what_only_validation_sees(plugin: Cluster, namespace: st
             ["effective", "valkey", "nobody"],
             "kubectl valkey: there is no Valkey nobody in the namespace default",
         ),
-        (["status", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
-        (["switchover", "nobody"], "kubectl valkey: there is no Valkey nobody in the namespace default"),
+        (["status", "nobody"], "there is no Valkey or ValkeyCluster nobody in the namespace default"),
+        (["switchover", "nobody"], "there is no Valkey or ValkeyCluster nobody in the namespace default"),
+        (["reshard", "nobody"], "kubectl valkey: there is no ValkeyCluster nobody in the namespace default"),
+        (["cancel", "nobody"], "kubectl valkey: there is no ValkeyCluster nobody in the namespace default"),
         (
             ["effective", "deployment", "x"],
             "'deployment' is no deployment; choose one of valkeycluster, valkey",
@@ -304,6 +306,112 @@ def test_a_switchover_is_withdrawn_by_who_interrupts_it(plugin: Cluster, demo: s
     waits.communicate(timeout=30)
     assert waits.returncode == 130
     assert request(plugin, demo) is None
+
+
+EVEN = ("0-5461", "5462-10922", "10923-16383")
+STOPPED = {"action": "move slots", "refusedBy": "a_person_stopped_it", "why": "a person has stopped it"}
+
+
+def shards(*slots: str) -> list[dict[str, Any]]:
+    return [
+        {"shardIndex": index, "primary": f"grid-{index}-0", "slots": owned, "ready": True}
+        for index, owned in enumerate(slots)
+    ]
+
+
+@pytest.fixture
+def grid(plugin: Cluster, namespace: str, no_operator: None) -> str:  # noqa: ARG001 - it would act
+    """The namespace of a ValkeyCluster of three shards of two, with nobody who looks after it."""
+    apply(plugin, namespace, manifest("ValkeyCluster", {"shards": 3, "replicas": 2}, "grid"))
+    uid = plugin.kubectl("get", "valkeycluster", "grid", "-n", namespace, "--output=jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyCluster", "name": "grid", "uid": uid}
+    node = manifest("ValkeyNode", {"type": "valkey"}, "grid-1-1")
+    node["metadata"] |= {"labels": {"valkey.io/cluster": "grid"}, "ownerReferences": [owner]}
+    apply(plugin, namespace, node)
+    status = {"state": "Ready", "observedGeneration": 1, "formed": True, "shards": shards(*EVEN)}
+    report(plugin, namespace, "valkeycluster", "grid", status)
+    return namespace
+
+
+def of_grid(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        cluster.kubectl("get", "valkeycluster", "grid", "-n", namespace, "--output=json")
+    )
+    return found
+
+
+def stop_of(cluster: Cluster, namespace: str) -> str:
+    found: dict[str, str] = of_grid(cluster, namespace)["metadata"].get("annotations", {})
+    return found.get(STOP_RESHARDING, "")
+
+
+def test_a_planned_resharding_is_shown_and_changes_nothing(plugin: Cluster, grid: str) -> None:
+    before = of_grid(plugin, grid)
+    done = run("reshard", "grid", "--plan", "--shards=4", "-n", grid)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "4096 slots move; nothing was changed."
+    found = json.loads(run("reshard", "grid", "--plan", "--shards=4", "-n", grid, "-o", "json").stdout)
+    assert [(each["from"], each["to"]) for each in found["moves"]] == [(0, 3), (1, 3), (2, 3)]
+    for words, said in (
+        (["--shards=2"], "spec.shards: Input should be greater than or equal to 3"),
+        ([], "grid asks for 3 shards already, and nothing was stopped"),
+    ):
+        refused = run("reshard", "grid", *words, "-n", grid)
+        assert (refused.returncode, refused.stderr) == (1, f"kubectl valkey: {said}\n")
+    assert of_grid(plugin, grid) == before
+
+
+def test_a_resharding_is_stopped_and_goes_on(plugin: Cluster, grid: str) -> None:
+    nothing = run("cancel", "grid", "-n", grid)
+    assert (nothing.returncode, nothing.stderr) == (
+        1,
+        "kubectl valkey: grid moves no slots; nothing was changed\n",
+    )
+    assert run("reshard", "grid", "--shards=4", "-n", grid).returncode == 0
+    assert of_grid(plugin, grid)["spec"]["shards"] == 4
+    operation = {"kind": "Scaling", "step": "4096 slots are still to move", "done": 0, "total": 4096}
+    report(plugin, grid, "valkeycluster", "grid", {"operation": operation})
+    late = run("cancel", "grid", "-n", grid, "--timeout=1")
+    assert late.returncode == 1
+    assert "no operator has said within 1 s that it has stopped; the request stands" in late.stderr
+    waits = begin("cancel", "grid", "-n", grid)
+    waiting.until(lambda: stop_of(plugin, grid), "a request", 30)
+    assert stop_of(plugin, grid) == "4"
+    part = shards("0-4095", *EVEN[1:], "4096-5461")
+    report(plugin, grid, "valkeycluster", "grid", {"operation": None, "next": [STOPPED], "shards": part})
+    said, told = waits.communicate(timeout=30)
+    assert (waits.returncode, said) == (
+        0,
+        "stopped, 2730 slots have not moved; "
+        "`kubectl valkey reshard grid` goes on, with --shards N to another number\n",
+    ), told
+    on = run("reshard", "grid", "-n", grid)
+    assert on.stdout.startswith("the operator was asked for 4 shards, 2730 slots are to move; ")
+    assert stop_of(plugin, grid) == ""
+
+
+def test_a_switchover_in_a_shard_names_its_node(plugin: Cluster, grid: str) -> None:
+    unnamed = run("switchover", "grid", "-n", grid)
+    assert unnamed.stderr == (
+        "kubectl valkey: grid has a primary in each shard: name the new one with --to\n"
+    )
+    assert (
+        "grid has no node grid-1-7; it has: grid-1-1"
+        in run("switchover", "grid", "--to=grid-1-7", "-n", grid).stderr
+    )
+    assert SWITCHOVER not in of_grid(plugin, grid)["metadata"].get("annotations", {})
+    waits = begin("switchover", "grid", "--to=grid-1-1", "-n", grid)
+
+    def request() -> SwitchoverRequest | None:
+        found = of_grid(plugin, grid)["metadata"].get("annotations", {})
+        return SwitchoverRequest.read(found.get(SWITCHOVER, ""))
+
+    seen = waiting.until(request, "a request", 30)
+    assert isinstance(seen, SwitchoverRequest)
+    answer = {"id": seen.id, "result": "Done", "message": "grid-1-1 is primary"}
+    report(plugin, grid, "valkeycluster", "grid", {"lastSwitchover": answer})
+    said, told = waits.communicate(timeout=30)
+    assert (waits.returncode, said) == (0, "grid-1-1 is the primary of shard 1 now\n"), told
 
 
 def test_watch_shows_every_change_until_it_is_gone(plugin: Cluster, demo: str) -> None:

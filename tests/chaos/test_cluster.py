@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,18 @@ from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
+HAS_TIME = len(SEEDS) > 1
+NEWEST = "9.1"
 SPEC: dict[str, Any] = {
-    "image": "valkey-operator/valkey:9.1",
     "imagePullPolicy": "Never",
     "shards": 3,
     "replicas": 2,
     "persistence": {"size": "64Mi", "storageClassName": "standard"},
 }
+
+
+def image(version: str) -> str:
+    return f"valkey-operator/valkey:{version}"
 
 
 class Grid:
@@ -38,16 +44,17 @@ class Grid:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
 
-    async def make(self, **more: Any) -> None:
-        self.place.apply("ValkeyCluster", "grid", {**SPEC, **more})
+    async def make(self, version: str = NEWEST) -> None:
+        self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version)})
         await self.is_well()
 
-    async def is_well(self, shards: int = 3, patience: float = 120) -> None:
+    async def is_well(self, patience: float = 120) -> None:
         def claim() -> bool:
             found = self.place.get("valkeycluster", "grid")
             status = found.get("status", {})
             is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
-            return is_seen and (status.get("state"), status.get("readyShards")) == ("Ready", shards)
+            is_whole = bool(status.get("readyShards") == found["spec"]["shards"])
+            return is_seen and is_whole and status.get("state") == "Ready"
 
         await asyncio.to_thread(self.place.eventually, claim, patience)
 
@@ -61,6 +68,14 @@ class Grid:
     async def patch(self, spec: dict[str, Any]) -> None:
         words = ("patch", "valkeycluster", "grid", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
+
+    def moves_slots(self) -> bool:
+        return "total" in (self.status().get("operation") or {})
+
+    def runs(self, version: str) -> bool:
+        """Every server is of this version."""
+        nodes = json.loads(self.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
+        return all(each["status"].get("valkeyVersion", "").startswith(f"{version}.") for each in nodes)
 
     def target(self) -> ClusterTarget:
         address = self.place.get("service", "grid")["spec"]["clusterIP"]
@@ -94,9 +109,9 @@ async def a_roll(grid: Grid) -> None:
 
 async def scaling(grid: Grid) -> None:
     await grid.patch({"shards": 4})
-    await grid.is_well(4)
+    await grid.is_well()
     await grid.patch({"shards": 3})
-    await grid.is_well(3)
+    await grid.is_well()
 
 
 async def fewer_replicas_and_more(grid: Grid) -> None:
@@ -106,28 +121,62 @@ async def fewer_replicas_and_more(grid: Grid) -> None:
     await grid.is_well()
 
 
+async def an_upgrade(grid: Grid) -> None:
+    """To every version that is newer than the one it began with, one after the other."""
+    first = str(grid.place.get("valkeycluster", "grid")["spec"]["image"]).rpartition(":")[2]
+    for version in VERSIONS[VERSIONS.index(first) + 1 :]:
+        await grid.patch({"image": image(version)})
+        await asyncio.to_thread(grid.place.eventually, partial(grid.runs, version), 180)
+        await grid.is_well()
+
+
+async def an_upgrade_and_a_shard_more(grid: Grid) -> None:
+    """At once: slots go from servers of the old version to one of the new."""
+    await grid.patch({"image": image(NEWEST), "shards": 4})
+    await asyncio.to_thread(grid.place.eventually, partial(grid.runs, NEWEST), 180)
+    await grid.is_well()
+
+
 Work = Callable[[Grid], Awaitable[None]]
-PLANNED: list[Work] = [a_pod_is_deleted, a_roll, scaling, fewer_replicas_and_more]
+VERSIONS = ("8.0", "8.1", NEWEST)
+PLANNED: list[tuple[Work, str]] = [
+    *((work, NEWEST) for work in (a_pod_is_deleted, a_roll, scaling, fewer_replicas_and_more)),
+    (an_upgrade, "8.1"),
+]
+# Only where there is time: key by key a scaling takes longer, and two upgrades twice as long as one.
+LONGER: list[tuple[Work, str]] = [
+    (scaling, "8.0"),
+    (scaling, "8.1"),
+    (an_upgrade, "8.0"),
+    (an_upgrade_and_a_shard_more, "8.1"),
+]
 
 
 def cases() -> Iterator[Any]:
     """Every work with every seed. With an odd seed the leading operator is killed in the middle."""
-    for work in PLANNED:
+    for work, version in [*PLANNED, *(LONGER if HAS_TIME else [])]:
         for seed in SEEDS:
-            name = getattr(work, "__name__", "work").replace("_", " ")
             yield pytest.param(
-                work, seed, id=f"{name}{' while the operator dies' if seed % 2 else ''}-{seed}"
+                work,
+                version,
+                seed,
+                id=f"{named(work, version)}{' while the operator dies' if seed % 2 else ''}-{seed}",
             )
 
 
-@pytest.mark.parametrize(("work", "seed"), [*cases()])
+def named(work: Work, version: str) -> str:
+    name = getattr(work, "__name__", "work").replace("_", " ")
+    return name if version == NEWEST else f"{name} from {version}"
+
+
+@pytest.mark.parametrize(("work", "version", "seed"), [*cases()])
 async def test_planned_work_on_a_cluster_loses_nothing(
-    place: Place, faults: Faults, work: Work, seed: int, tmp_path: Path
+    place: Place, faults: Faults, work: Work, version: str, seed: int, tmp_path: Path
 ) -> None:
     grid = Grid(place, faults, seed)
-    await grid.make()
+    await grid.make(version)
     recorder = Recorder(tmp_path / "history.jsonl")
-    name = getattr(work, "__name__", "work").replace("_", " ")
+    name = named(work, version)
     async with Workload(grid.target(), recorder, demands=Demands(replicas=1), seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):
@@ -141,6 +190,32 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     figures.note(f"cluster: {name}", seed, verdict)
     print(verdict)
     assert verdict.clean, str(verdict)
+
+
+@pytest.mark.skipif(not HAS_TIME, reason="with CHAOS_SEEDS only: one takes a minute")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("version", "shard"), [(NEWEST, 0), (NEWEST, 3), ("8.1", 0), ("8.0", 3)])
+async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they_move_on(
+    place: Place, faults: Faults, version: str, shard: int, seed: int, tmp_path: Path
+) -> None:
+    """A source (shard 0), or the target (shard 3). What a replica has confirmed is not lost."""
+    grid = Grid(place, faults, seed)
+    await grid.make(version)
+    name = f"kill -9 of a {'target' if shard == 3 else 'source'} while slots move, {version}"
+    async with Workload(grid.target(), Recorder(tmp_path / "history"), pace=0.02, seed=seed) as load:
+        await load.acknowledged(each=10)
+        with load.during(name):
+            await grid.patch({"shards": 4})
+            await asyncio.to_thread(place.eventually, grid.moves_slots, 60)
+            await asyncio.sleep(grid.dice.uniform(0, 2))
+            await asyncio.to_thread(faults.kill, f"{place.namespace}/{grid.primary(shard)}-0", "valkey")
+            await grid.is_well(180)
+        await load.acknowledged(each=5, within=30)
+    verdict = await load.judge()
+    figures.note(f"cluster: {name}", 2 * seed, verdict)
+    print(verdict)
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

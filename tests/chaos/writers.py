@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.chaos.cluster_target import moved_to
 from tests.chaos.history import Kind, Recorder, Waited, Write
 from tests.chaos.outcomes import Outcome, outcome_of_error
 from tests.chaos.slots import slot_of
 from tests.chaos.targets import Target
-from tests.chaos.wire import ErrorReply, NotSent, Reply, Unanswered, Wire, Word
+from tests.chaos.wire import Address, ErrorReply, NotSent, Reply, Unanswered, Wire, Word
 
 WAIT_MILLISECONDS = 500
 
@@ -28,27 +29,61 @@ class Answer:
 
 
 class Line:
-    """The way to the primary of one slot. Whatever is not acknowledged makes it look for a new one."""
+    """The way to the primary of one slot. Whatever is not acknowledged makes it look for a new one.
+
+    A slot that is moved key by key has two: the owner says ASK for a key that it does not have, and that one key is
+    looked for elsewhere, as every client does.
+    """
 
     def __init__(self, target: Target, slot: int) -> None:
         self._target = target
         self._slot = slot
         self._wire: Wire | None = None
+        # Where the last command went by ASK; one that follows from it (WAIT) goes there too.
+        self._aside: Wire | None = None
 
     async def send(self, *words: Word) -> Answer:
+        """To where the owner of the slot has it."""
+        self._close_aside()
         try:
             wire = self._wire or await self._target.connect(self._slot)
         except NotSent as error:
             return Answer(Outcome.FAIL, reason=str(error))
         self._wire = wire
         try:
+            return await self._call(wire, *words)
+        except ErrorReply as error:
+            if not str(error).startswith("ASK "):
+                return self._drop(wire, outcome_of_error(str(error)), str(error))
+            return await self._ask(moved_to(str(error), wire.address), *words)
+
+    async def send_after(self, *words: Word) -> Answer:
+        """To where the last command went."""
+        if self._aside is None:
+            return await self.send(*words)
+        try:
+            return await self._call(self._aside, *words)
+        except ErrorReply as error:
+            return self._drop(self._aside, outcome_of_error(str(error)), str(error))
+
+    async def _ask(self, other: Address, *words: Word) -> Answer:
+        try:
+            self._aside = wire = await Wire.open(other, self._target.access)
+            await wire.call("ASKING")
+        except (NotSent, Unanswered, ErrorReply) as error:
+            return Answer(Outcome.FAIL, str(other), str(error))
+        try:
+            return await self._call(wire, *words)
+        except ErrorReply as error:
+            return self._drop(wire, outcome_of_error(str(error)), str(error))
+
+    async def _call(self, wire: Wire, *words: Word) -> Answer:
+        try:
             return Answer(Outcome.OK, str(wire.address), reply=await wire.call(*words))
         except NotSent as error:
             return self._drop(wire, Outcome.FAIL, str(error))
         except Unanswered as error:
             return self._drop(wire, Outcome.INFO, str(error))
-        except ErrorReply as error:
-            return self._drop(wire, outcome_of_error(str(error)), str(error))
 
     def _drop(self, wire: Wire, outcome: Outcome, reason: str) -> Answer:
         self.close()
@@ -56,9 +91,15 @@ class Line:
         return Answer(outcome, str(wire.address), reason)
 
     def close(self) -> None:
+        self._close_aside()
         if self._wire is not None:
             self._wire.close()
             self._wire = None
+
+    def _close_aside(self) -> None:
+        if self._aside is not None:
+            self._aside.close()
+            self._aside = None
 
 
 class Writer:
@@ -113,7 +154,7 @@ class Writer:
         )
 
     async def _wait_for_a_replica(self, element: str) -> None:
-        answer = await self._line.send("WAIT", 1, WAIT_MILLISECONDS)
+        answer = await self._line.send_after("WAIT", 1, WAIT_MILLISECONDS)
         replicas = answer.reply if isinstance(answer.reply, int) else 0
         self._recorder.record(Waited(element, replicas))
 

@@ -93,6 +93,19 @@ async def test_the_answer_decides_the_outcome(answer: bytes | None, outcome: Out
     assert write.during == "a test"
 
 
+async def test_a_key_that_has_moved_ahead_of_its_slot_is_written_where_it_is() -> None:
+    there = Script(b"+OK\r\n", b"+OK\r\n", b":1\r\n")
+    async with listening(there.serve) as other:
+        owner = Script(f"-ASK 7 {other}\r\n".encode(), b"+OK\r\n", b":0\r\n")
+        async with writing_to(owner.serve, Kind.WAITED) as (writer, history):
+            assert await writer.write_once() is Outcome.OK
+            assert await writer.write_once() is Outcome.OK
+    commands = [command.split(b"\r\n")[2] for command in there.received]
+    assert commands == [b"ASKING", b"SET", b"WAIT"]
+    assert [write.node == str(other) for write in history.writes] == [True, False]
+    assert len(owner.received) == 3
+
+
 async def test_a_refused_connection_is_a_failure_because_nothing_was_sent() -> None:
     async with writing_to(Script().serve) as (writer, history):
         pass

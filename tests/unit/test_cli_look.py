@@ -130,7 +130,33 @@ def shard_nodes() -> tuple[Found, ...]:
     return tuple(found)
 
 
+MEBIBYTE = 1 << 20
+SCALING: Found = SHARDED | {
+    "totalShards": 4, "readyShards": 2, "totalReplicas": 6, "readyReplicas": 6,
+    "message": "it serves, and is being changed; 2731 slots (61.5 MiB) are still to move",
+    "shards": [
+        {
+            "shardIndex": 0, "primary": "demo-0-0", "replicas": ["demo-0-1"], "slots": "0-4095", "ready": True,
+            "zone": "zone-a", "usedBytes": 700 * MEBIBYTE, "maxBytes": 1024 * MEBIBYTE,
+        },
+        {
+            "shardIndex": 1, "primary": "demo-1-1", "replicas": ["demo-1-0"], "slots": "5462-10922", "ready": False,
+            "zone": "zone-b", "usedBytes": 90 * MEBIBYTE, "maxBytes": 1024 * MEBIBYTE, "behind": ["demo-1-0"],
+        },
+        {
+            "shardIndex": 2, "primary": "demo-2-0", "replicas": ["demo-2-1"], "slots": "10923-16383", "ready": True,
+            "zone": "zone-c", "usedBytes": 90 * MEBIBYTE,
+        },
+    ],
+    "operation": {
+        "kind": "Scaling", "startedAt": "2026-11-15T11:59:20Z", "done": 1365, "total": 4096,
+        "step": "2731 slots (61.5 MiB) are still to move; now slots 9557-10922 from shard 1 to shard 3",
+        "eta": "2026-11-15T12:01:20Z",
+    },
+}  # fmt: skip
+
 LOOKS = {
+    "cluster-scaling": Look(cluster(**SCALING), shard_nodes(), BINDING, ()),
     "cluster-rolling": Look(cluster(**SHARDED), shard_nodes(), BINDING, ()),
     "healthy": Look(
         valkey(

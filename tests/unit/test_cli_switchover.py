@@ -10,7 +10,7 @@ import pytest
 from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
 from valkey_operator.cli.command import Answer, Problem
 from valkey_operator.cli.main import parser
-from valkey_operator.cli.switchover import obstacle, progress, verdict
+from valkey_operator.cli.switchover import obstacle, primaries, progress, verdict
 
 REQUEST = SwitchoverRequest("id-1", "demo-1")
 Found = dict[str, Any]
@@ -18,7 +18,7 @@ Found = dict[str, Any]
 
 def valkey(annotation: str = str(REQUEST), replicas: int = 3, **status: Any) -> Found:
     return {
-        "metadata": {"name": "demo", "annotations": {SWITCHOVER: annotation}},
+        "kind": "Valkey", "metadata": {"name": "demo", "annotations": {SWITCHOVER: annotation}},
         "spec": {"replicas": replicas}, "status": status,
     }  # fmt: skip
 
@@ -47,6 +47,30 @@ def test_nobody_is_asked_for_what_cannot_be() -> None:
     assert obstacle(valkey(), nodes, "demo-7") == "demo has no node demo-7; it has: demo-0, demo-1"
     assert obstacle(valkey(replicas=1), nodes, "") == "demo has no replica: there is nobody to hand over to"
     assert obstacle(valkey(), nodes, "demo-1") == ""
+
+
+def cluster(**status: Any) -> Found:
+    shards = [{"shardIndex": i, "primary": f"grid-{i}-0", "ready": True} for i in range(3)]
+    return {
+        "kind": "ValkeyCluster", "metadata": {"name": "grid"}, "spec": {"shards": 3},
+        "status": {"shards": shards, **status},
+    }  # fmt: skip
+
+
+def test_a_cluster_has_a_primary_in_each_shard() -> None:
+    nodes = [f"grid-{i}-{k}" for i in range(3) for k in range(3)]
+    assert primaries(cluster()) == {"grid-0-0": 0, "grid-1-0": 1, "grid-2-0": 2}
+    assert obstacle(cluster(), nodes, "") == "grid has a primary in each shard: name the new one with --to"
+    assert obstacle(cluster(), nodes, "grid-7-0").startswith("grid has no node grid-7-0; it has: grid-0-0, ")
+    assert obstacle(cluster(), nodes, "grid-1-2") == ""
+    lone = {**cluster(), "spec": {"replicas": 1}}
+    assert obstacle(lone, nodes, "grid-1-2") == "grid has no replica: there is nobody to hand over to"
+
+
+def test_the_new_primary_of_a_shard_is_named() -> None:
+    request = SwitchoverRequest("id-1", "my-grid-2-1")
+    seen = cluster(lastSwitchover={"id": "id-1", "result": "Done", "message": "my-grid-2-1 is primary"})
+    assert verdict(seen, request) == Answer("my-grid-2-1 is the primary of shard 2 now")
 
 
 @pytest.mark.parametrize(

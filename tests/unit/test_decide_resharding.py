@@ -13,9 +13,9 @@ import pytest
 
 from tests.caches import eventually
 from tests.cluster_former import Former, names
-from tests.cluster_servers import Member, agree, fill, ranges_of, read, servers, writing
+from tests.cluster_servers import Member, agree, fill, ranges_of, read, servers, tag_of, writing
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.decide import resharding, slots
+from valkey_operator.decide import resharding
 from valkey_operator.decide.resharding import (
     CancelMigration,
     CarryFunctions,
@@ -27,6 +27,7 @@ from valkey_operator.decide.resharding import (
 )
 from valkey_operator.model.cluster import EVERY_SLOT, ClusterNode, SeenCluster
 from valkey_operator.operator import cluster_view
+from valkey_operator.sidecar import cluster_gate, mover
 
 FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
 
@@ -42,6 +43,7 @@ class Resharder:
 
     former: Former
     at_once: int = 0
+    is_stopped: bool = False
 
     async def step(self, wished: int) -> Resharding:
         seen = await self.former.look()
@@ -54,7 +56,7 @@ class Resharder:
         versions = {
             name: int(server.version.split(".")[0]) for name, server in said.items() if server.version
         }
-        return resharding.plan(seen, range(wished), loads, versions)
+        return resharding.plan(seen, range(wished), loads, versions, self.is_stopped)
 
     async def carry_out(self, step: Resharding) -> None:
         self.at_once = max(self.at_once, len(step.under_way))
@@ -105,6 +107,12 @@ async def started(folder: Path, everyone: dict[str, Member], version: str, *more
     for name in more:
         everyone[name] = Member(name, folder / name, version, everyone)
     await asyncio.gather(*(everyone[name].start() for name in more))
+
+
+async def primaries(former: Former) -> list[Member]:
+    seen = await former.look()
+    found = (seen.primary_of(shard) for shard in seen.shards)
+    return [former.everyone[node.name] for node in found if node is not None]
 
 
 async def counts(former: Former, shards: int) -> list[int]:
@@ -167,34 +175,122 @@ async def test_a_wish_that_is_reversed_in_mid_flight(folder: Path, version: str)
         assert await everyone["3-0"].ask("DBSIZE") == 0
 
 
-@pytest.mark.parametrize("version", ["8.1", "9.1"])
-async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version: str) -> None:
-    """The source is killed while slots go; its replica is promoted, and it ends even all the same."""
+async def with_special_keys(everyone: dict[str, Member]) -> list[str]:
+    """A long list and a key that will expire in the first and the last slot of each shard; and a function."""
+    tags = []
+    for shard in range(3):
+        member = everyone[f"{shard}-0"]
+        owned = (await member.view()).own.slots
+        for slot in (min(owned), max(owned)):
+            tag = tag_of(slot)
+            await member.ask("RPUSH", f"{{{tag}}}list", *["y" * 1000] * 3000)
+            await member.ask("SET", f"{{{tag}}}short", "v", "PX", 500_000)
+            tags.append(tag)
+        await member.ask("FUNCTION", "LOAD", "REPLACE", FUNCTION)
+        await member.ask("WAIT", 1, 5000)
+    return tags
+
+
+@pytest.mark.parametrize(
+    ("version", "victim"), [("8.1", "source"), ("8.0", "target"), ("9.1", "source"), ("9.1", "target")]
+)
+async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version: str, victim: str) -> None:
+    """One end is killed while slots go; its replica is promoted, and it ends even all the same."""
     async with servers(folder, names(3, 2), version) as everyone:
         former = Former(everyone)
         await former.settle()
         for shard in range(3):
             await fill(everyone[f"{shard}-0"], 30_000)
             await everyone[f"{shard}-0"].ask("WAIT", 1, 5000)
+        tags = await with_special_keys(everyone)
         await started(folder, everyone, version, "3-0", "3-1")
         await former.settle()
         resharder = Resharder(former)
         async with writing(everyone, 300, until_copied=True) as writer:
             step = await resharder.reshard(4, until=lambda step: bool(step.under_way))
-            source = step.under_way[0].source
-            primary, replica = everyone[f"{source}-0"], everyone[f"{source}-1"]
+            shard = step.under_way[0].source if victim == "source" else 3
+            primary, replica = everyone[f"{shard}-0"], everyone[f"{shard}-1"]
             former_id = await primary.id()
             await primary.kill()
             await eventually(lambda: _is_down(replica), 5)
             await replica.obeys(promote=contract.Promote(force=True, former_id=former_id))
             await resharder.reshard(4, 120)
+            cluster_gate.end_imports(primary.folder)  # as its gate does, for it was replaced
             await primary.start()
             await former.settle(30)
         assert await agree(everyone.values())
+        # Key by key, what had just arrived at a target that dies may not have reached its replica yet.
+        spared = 2 * mover.MOST_KEYS if (version, victim) == ("8.0", "target") else 0
+        assert len(await writer.lost()) <= (5 if spared else 0)
+        sizes = await counts(former, 4)
+        assert max(sizes) - min(sizes) <= 1
+        owners = await primaries(former)
+        assert sum([await each.ask("DBSIZE") for each in owners]) >= 90_000 + 2 * len(tags) - spared
+        for tag in tags if not spared else ():
+            assert await read(everyone, "", "LLEN", f"{{{tag}}}list") == 3000
+            assert 0 < await read(everyone, "", "PTTL", f"{{{tag}}}short") <= 500_000
+        assert [await each.ask("FCALL", "f", 0) for each in owners] == ["here"] * 4
+
+
+@pytest.mark.parametrize("version", ["8.1", "9.1"])
+async def test_a_move_that_fails_is_begun_again_later_and_later_and_the_reason_is_told(
+    folder: Path, version: str
+) -> None:
+    """The servers have a wrong password for each other until somebody mends it."""
+    async with servers(folder, names(3, 1), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        await fill(everyone["0-0"], 2000)
+        await started(folder, everyone, version, "3-0")
+        await former.settle()
+        for each in everyone.values():
+            await each.ask("CONFIG", "SET", "masteruser", "copier", "masterauth", "wrong")
+        resharder = Resharder(former)
+        tries: list[str] = []
+        ends = time.monotonic() + 6
+        while time.monotonic() < ends:
+            step = await resharder.step(4)
+            tries += [each.node for each in step.actions if isinstance(each, MigrateSlots)]
+            await resharder.carry_out(step)
+            await asyncio.sleep(0.05)
+        assert 2 <= tries.count("0-0") <= 4, "again after 1, 2 and 4 seconds, and not at every look"
+        step = await resharder.reshard(4, until=lambda step: bool(step.troubles))
+        assert "could not move slots" in step.troubles[0]
+        assert "WRONGPASS" in step.troubles[0]
+        for each in everyone.values():
+            await each.ask("CONFIG", "SET", "masteruser", "", "masterauth", "")
+        ended = await resharder.reshard(4, 60)
+        assert (ended.troubles, ended.refusals) == ((), ())
+        assert sum([await each.ask("DBSIZE") for each in everyone.values()]) == 2000
+
+
+@pytest.mark.parametrize("version", ["8.1", "9.1"])
+async def test_it_can_be_stopped_where_it_is_and_goes_on(folder: Path, version: str) -> None:
+    async with servers(folder, names(3, 1), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for shard in range(3):
+            await fill(everyone[f"{shard}-0"], 20_000)
+        await started(folder, everyone, version, "3-0")
+        await former.settle()
+        resharder = Resharder(former)
+        async with writing(everyone) as writer:
+            await resharder.reshard(4, until=lambda step: bool(step.under_way))
+            resharder.is_stopped = True
+            step = await resharder.reshard(4, until=lambda step: not step.actions and not step.under_way)
+            assert [each.guard for each in step.refusals] == [resharding.BY_HAND]
+            left = step.remaining
+            assert f"{left} slots have not moved" in step.refusals[0].why
+            assert 0 < left <= 4096
+            for each in everyone.values():
+                view = await each.view()
+                assert (view.migrating, view.importing) == ((), ())
+            assert (await resharder.step(4)).remaining == left
+            resharder.is_stopped = False
+            await resharder.reshard(4)
         assert await writer.lost() == []
         sizes = await counts(former, 4)
         assert max(sizes) - min(sizes) <= 1
-        assert await read(everyone, "any") is None
 
 
 async def _is_down(member: Member) -> bool:
@@ -227,7 +323,7 @@ async def test_nothing_goes_to_an_older_server(folder: Path) -> None:
         step = await Resharder(former).step(4)
         assert {each.guard for each in step.refusals} == {"slots_do_not_go_to_an_older_server"}
         assert step.actions == ()
-        assert slots.progress(0, step.remaining, 100).total == 4096
+        assert step.remaining == 4096
 
 
 def test_who_does_not_see_every_primary_begins_nothing_and_does_not_say_that_it_is_done() -> None:

@@ -187,10 +187,23 @@ def test_a_batch_is_bounded_by_slots_and_by_bytes_and_is_never_empty() -> None:
     assert slots.batch(move, load, 1000, 10**9) == move
 
 
-def test_progress_and_how_long_it_will_take() -> None:
-    assert slots.progress(100, 300, 50) == slots.Progress(100, 400, 6.0)
-    assert slots.progress(0, 300, 0) == slots.Progress(0, 300, None)
-    assert slots.progress(300, 0, 0) == slots.Progress(300, 300, 0.0)
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 3), (3, 5), (5, 3), (6, 3), (7, 11)])
+def test_a_plan_that_is_made_again_after_each_batch_is_the_rest_of_the_first_one(
+    before: int, after: int
+) -> None:
+    """Else every batch would begin a range of its own, and clients would have many of them to remember."""
+    seen = even(before)
+    whole = slots.plan(seen, range(after))
+    at_once = carried_out(seen, whole.moves)
+    moved = 0
+    while found := slots.plan(seen, range(after)).moves:
+        begun = tuple(slots.batch(move, seen[move.source], 256, 10**9) for move in slots.may_begin(found, ()))
+        moved += sum(len(move.slots) for move in begun)
+        seen = carried_out(seen, begun)
+    assert moved == whole.remaining
+    assert {shard: as_text(load.slots) for shard, load in seen.items() if load.slots} == {
+        shard: as_text(load.slots) for shard, load in at_once.items() if load.slots
+    }
 
 
 def test_slots_are_written_as_people_read_them() -> None:

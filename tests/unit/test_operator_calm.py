@@ -37,3 +37,20 @@ def test_what_fails_is_told_at_once() -> None:
     assert calm.pause(KEY, {}, on_its_way("a")) == 0
     assert calm.pause(KEY, on_its_way("a"), {"state": "Failed"}) == 0
     assert calm.pause(KEY, {"state": "Failed"}, on_its_way("b")) == 0
+
+
+def moving(done: int, **more: object) -> dict[str, object]:
+    operation = {"kind": "Scaling", "step": f"{done}", "done": done, "total": 4096}
+    return {"state": "Reconciling", "message": f"{done}", "operation": operation, **more}
+
+
+def test_an_operation_that_counts_on_is_told_every_two_seconds_and_all_else_at_once() -> None:
+    clock = [0.0]
+    calm = Calm(lambda: clock[0])
+    assert calm.pause(KEY, {}, moving(0)) == 0
+    clock[0] = 0.5
+    assert calm.pause(KEY, moving(0), moving(100)) == 1.5
+    assert calm.pause(KEY, moving(0), moving(100, readyReplicas=5)) == 0
+    clock[0] = 2.5
+    assert calm.pause(KEY, moving(0), moving(300)) == 0
+    assert calm.pause(KEY, moving(300), {"state": "Ready"}) == 0

@@ -112,6 +112,31 @@ class ShardStatus(Model):
     ready: bool
     """Whether it serves all its slots with all its replicas."""
 
+    behind: Annotated[list[ShortText], LIST_SET, Field(max_length=20)] | None = None
+    """Replicas that do not have all of their primary's data."""
+
+    used_bytes: int | None = None
+    """Memory that its primary uses; told again when it is an eighth more or less."""
+
+    max_bytes: int | None = None
+    """Its primary's maxmemory; absent without one."""
+
+
+class SwitchoverStatus(Model):
+    """What came of the annotation valkey.io/switchover."""
+
+    id: ShortText
+    """Of the request; one that stands here is not carried out again."""
+
+    result: Literal["UnderWay", "Done", "Refused", "Failed"]
+    """UnderWay, Done, Refused (nothing was changed) or Failed (what it was before is restored)."""
+
+    message: LongText | None = None
+    """What happened, or the guard that was against it and why."""
+
+    epoch: int | None = None
+    """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
+
 
 class ValkeyClusterStatus(DeploymentStatus):
     """How the cluster is."""
@@ -130,6 +155,9 @@ class ValkeyClusterStatus(DeploymentStatus):
 
     shards: Annotated[list[ShardStatus], list_map("shardIndex"), Field(max_length=500)] | None = None
     """The shards."""
+
+    last_switchover: SwitchoverStatus | None = None
+    """What came of the last request for another primary."""
 
     formed: bool | None = None
     """Every slot has had a primary: from then on a slot without one is a loss, and not a beginning."""
@@ -212,22 +240,6 @@ class InstanceNodeStatus(Model):
 
     ready: bool
     """Whether it serves."""
-
-
-class SwitchoverStatus(Model):
-    """What came of the annotation valkey.io/switchover."""
-
-    id: ShortText
-    """Of the request; one that stands here is not carried out again."""
-
-    result: Literal["UnderWay", "Done", "Refused", "Failed"]
-    """UnderWay, Done, Refused (nothing was changed) or Failed (what it was before is restored)."""
-
-    message: LongText | None = None
-    """What happened, or the guard that was against it and why."""
-
-    epoch: int | None = None
-    """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
 
 
 class ValkeyStatus(DeploymentStatus):

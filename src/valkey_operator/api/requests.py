@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 SWITCHOVER = "valkey.io/switchover"
 ANY = "any"
+# On a ValkeyCluster: the number of shards to which slots are not moved any further. Another wish makes it void.
+STOP_RESHARDING = "valkey.io/stop-resharding"
 
 
 class SwitchoverRequest(NamedTuple):

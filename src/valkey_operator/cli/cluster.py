@@ -61,9 +61,19 @@ class Cluster:
     async def require(self, kind: str, name: str) -> Found:
         found = await self.get(kind, name)
         if found is None:
-            where = f"in the namespace {self.namespace}"
-            raise Problem(f"there is no {kind} {name} {where}; `kubectl get valkey-all -A` lists all")
+            raise self._missing(kind, name)
         return found
+
+    async def kind_of(self, name: str) -> str:
+        """Valkey or ValkeyCluster. Names of the two are never the same: the operator refuses that."""
+        for kind in ("Valkey", "ValkeyCluster"):
+            if await self.get(kind, name) is not None:
+                return kind
+        raise self._missing("Valkey or ValkeyCluster", name)
+
+    def _missing(self, kind: str, name: str) -> Problem:
+        where = f"in the namespace {self.namespace}"
+        return Problem(f"there is no {kind} {name} {where}; `kubectl get valkey-all -A` lists all")
 
     async def nodes(self, deployment: Found) -> list[Found]:
         """Those of this very object, and of no namesake of another kind; by name."""

@@ -11,11 +11,12 @@ from typing import Any
 from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
 from valkey_operator.cli.paint import Paint, ago, plain, until, wrapped
+from valkey_operator.decide.slots import size_text
 
 Found = dict[str, Any]
 
 EVENTS_SHOWN = 5
-LONGEST_SLOTS = 28
+LONGEST_SLOTS = 18
 WELL = (State.READY, State.SUSPENDED)
 COLOURS: dict[str, str] = {
     State.READY: "green",
@@ -194,20 +195,47 @@ def _replicated(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Slots beside the primary that owns them; a list too long for a line says how many ranges there are."""
-    owners = {each.get("primary", ""): each.get("slots", "") for each in look.status.get("shards") or ()}
-    titles = ("NODE", "SHARD", "ROLE", "READY", "VERSION", "SLOTS")
+    """Memory and slots beside the primary that has them; zones only where a shard has one."""
+    shards = look.status.get("shards") or ()
+    owners: dict[str, Found] = {each.get("primary", ""): each for each in shards}
+    behind = {name for each in shards for name in each.get("behind") or ()}
+    zones = [each["zone"] for each in shards if each.get("zone")]
+    titles = ("NODE", "ROLE", "READY", "IN SYNC", "VERSION", "MEMORY", *(("ZONE",) if zones else ()), "SLOTS")
     rows: list[tuple[str, ...]] = []
     for node in look.nodes:
         name, status = _name(node), _status(node)
-        slots = owners.get(name, "")
-        ranges = slots.split(",")
-        shown_slots = slots if len(slots) <= LONGEST_SLOTS else f"{len(ranges)} ranges from {ranges[0]}"
-        role = "primary" if name in owners else status.get("observedRole") or "unknown"
-        ready = "yes" if status.get("ready") else "no"
-        version = status.get("valkeyVersion") or "-"
-        rows.append((name, name.split("-")[-2], role, ready, version, shown_slots or "-"))
+        own = owners.get(name)
+        role = "primary" if own is not None else status.get("observedRole") or "unknown"
+        rows.append(
+            (
+                name,
+                role,
+                "yes" if status.get("ready") else "no",
+                ("no" if name in behind else "yes") if role == "replica" else "-",
+                status.get("valkeyVersion") or "-",
+                _memory(own or {}),
+                *(((own or {}).get("zone") or "-",) if zones else ()),
+                _owned((own or {}).get("slots", "")),
+            )
+        )
     return titles, rows
+
+
+def _memory(shard: Found) -> str:
+    """Of maxmemory, where there is one."""
+    used, most = shard.get("usedBytes"), shard.get("maxBytes")
+    if not used:
+        return "-"
+    return f"{used * 100 // most}%" if most else size_text(used)
+
+
+def _owned(slots: str) -> str:
+    """As ranges; where they are too long for a line, how many slots and ranges there are."""
+    ranges = [part.partition("-") for part in slots.split(",") if part]
+    if len(slots) <= LONGEST_SLOTS:
+        return slots or "-"
+    count = sum(int(last or first) - int(first) + 1 for first, _, last in ranges)
+    return f"{count} in {len(ranges)} ranges"
 
 
 def _row(look: Look, node: Found, said: Found) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from valkey_operator.cli import completion, convert, effective, status, switchover, version
+from valkey_operator.cli import cancel, completion, convert, effective, reshard, status, switchover, version
 from valkey_operator.cli.command import Problem
 
 COMMANDS = (
-    status.COMMAND, switchover.COMMAND, effective.COMMAND, convert.COMMAND, version.COMMAND, completion.COMMAND,
+    status.COMMAND, switchover.COMMAND, reshard.COMMAND, cancel.COMMAND, effective.COMMAND, convert.COMMAND,
+    version.COMMAND, completion.COMMAND,
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 async def _show(options: argparse.Namespace, asked: Cluster) -> Answer:
-    kind = await _kind(asked, options.name)
+    kind = await asked.kind_of(options.name)
     if not options.watch:
         look = await gathered(asked, await asked.require(kind, options.name))
         return Answer(_text(options, look), 0 if look.is_well else 1)
@@ -44,14 +44,6 @@ async def _show(options: argparse.Namespace, asked: Cluster) -> Answer:
                 text = _text(options, await gathered(asked, valkey))
                 print(f"{start}{text}\n", flush=True)
     return Answer(f"{kind} {options.name} is gone", 1)
-
-
-async def _kind(asked: Cluster, name: str) -> str:
-    """Names of the two are never the same: the operator refuses that."""
-    if await asked.get("Valkey", name) is None and await asked.get("ValkeyCluster", name) is not None:
-        return "ValkeyCluster"
-    await asked.require("Valkey", name)
-    return "Valkey"
 
 
 def _text(options: argparse.Namespace, look: Look) -> str:

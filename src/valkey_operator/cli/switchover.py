@@ -1,4 +1,4 @@
-"""`kubectl valkey switchover NAME`: another primary, without losing a write.
+"""`kubectl valkey switchover NAME`: another primary, of a Valkey or of one shard, without losing a write.
 
 It writes one annotation; the operator looks whether it is safe, does it, and answers in `status.lastSwitchover`.
 """
@@ -23,8 +23,15 @@ ANNOTATION_PATH = f"/metadata/annotations/{SWITCHOVER.replace('/', '~1')}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a Valkey")
-    parser.add_argument("--to", metavar="NODE", default="", help="the new primary; default: the best replica")
+    parser.add_argument("name", help="of a Valkey or a ValkeyCluster")
+    parser.add_argument(
+        "--to", metavar="NODE", default="", help="the new primary; of a Valkey the best replica by default"
+    )
+    add_waiting(parser)
+    cluster.add_arguments(parser)
+
+
+def add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action=argparse.BooleanOptionalAction, default=True, help="wait for the outcome"
     )
@@ -32,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=_seconds, default=TIMEOUT, metavar="SECONDS",
         help=f"how long to wait; default: {TIMEOUT:.0f}",
     )  # fmt: skip
-    cluster.add_arguments(parser)
 
 
 def _seconds(text: str) -> float:
@@ -47,14 +53,15 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 async def _switch(options: argparse.Namespace, asked: Cluster) -> Answer:
-    found = await asked.require("Valkey", options.name)
-    if options.to and options.to == (found.get("status") or {}).get("primary"):
+    options.kind = await asked.kind_of(options.name)
+    found = await asked.require(options.kind, options.name)
+    if options.to and options.to in primaries(found):
         return Answer(f"{options.to} is the primary already")
     problem = obstacle(found, [node["metadata"]["name"] for node in await asked.nodes(found)], options.to)
     if problem:
         raise Problem(problem)
     request = SwitchoverRequest.new(options.to)
-    await asked.patch("Valkey", options.name, {"metadata": {"annotations": {SWITCHOVER: str(request)}}})
+    await asked.patch(options.kind, options.name, {"metadata": {"annotations": {SWITCHOVER: str(request)}}})
     if not options.wait:
         return Answer(
             f"the operator was asked; `kubectl valkey status {options.name}` shows what comes of it"
@@ -62,12 +69,22 @@ async def _switch(options: argparse.Namespace, asked: Cluster) -> Answer:
     return await _outcome(options, asked, request)
 
 
+def primaries(found: Found) -> dict[str, int | None]:
+    """By name, with the shard of each; a Valkey has one, and no shards."""
+    status = found.get("status") or {}
+    if found["kind"] == "Valkey":
+        return {status["primary"]: None} if status.get("primary") else {}
+    return {each["primary"]: each["shardIndex"] for each in status.get("shards") or () if each.get("primary")}
+
+
 def obstacle(found: Found, nodes: list[str], to: str) -> str:
     """Why there is no need to ask the operator at all."""
-    name = found["metadata"]["name"]
+    name, is_cluster = found["metadata"]["name"], found["kind"] == "ValkeyCluster"
+    if is_cluster and not to:
+        return f"{name} has a primary in each shard: name the new one with --to"
     if to and to not in nodes:
         return f"{name} has no node {to}; it has: {', '.join(nodes) or 'none'}"
-    if found["spec"].get("replicas", 1) < 2:
+    if found["spec"].get("replicas", 3 if is_cluster else 1) < 2:
         return f"{name} has no replica: there is nobody to hand over to"
     return ""
 
@@ -92,7 +109,7 @@ async def _outcome(options: argparse.Namespace, asked: Cluster, request: Switcho
 
 async def _followed(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> Answer:
     said = ""
-    async with aclosing(asked.changes("Valkey", options.name)) as changes:
+    async with aclosing(asked.changes(options.kind, options.name)) as changes:
         async for found in changes:
             answer = verdict(found, request)
             if answer is not None:
@@ -100,7 +117,7 @@ async def _followed(options: argparse.Namespace, asked: Cluster, request: Switch
             before, said = said, "; ".join(progress(found, request))
             if said and said != before:
                 print(said, file=sys.stderr, flush=True)
-    raise Problem(f"Valkey {options.name} is gone")
+    raise Problem(f"{options.kind} {options.name} is gone")
 
 
 async def _withdrawn(options: argparse.Namespace, asked: Cluster, request: SwitchoverRequest) -> bool:
@@ -112,7 +129,7 @@ async def _withdrawn(options: argparse.Namespace, asked: Cluster, request: Switc
         {"op": "remove", "path": ANNOTATION_PATH},
     ]
     try:
-        found = await asked.patch("Valkey", options.name, ours)
+        found = await asked.patch(options.kind, options.name, ours)
     except errors.Invalid:  # another request stands there by now
         return True
     return bool(_last(found).get("id") != request.id)
@@ -122,7 +139,7 @@ def verdict(found: Found | None, request: SwitchoverRequest) -> Answer | None:
     """What came of the request; None as long as it is on its way."""
     if found is None:
         return None
-    last, status = _last(found), found["status"] if found.get("status") else {}
+    last = _last(found)
     if last.get("id") != request.id:
         standing = (found["metadata"].get("annotations") or {}).get(SWITCHOVER)
         if standing != str(request):
@@ -133,10 +150,14 @@ def verdict(found: Found | None, request: SwitchoverRequest) -> Answer | None:
         raise Problem(f"refused, nothing was changed: {message}")
     if last["result"] == "Failed":
         raise Problem(f"it failed: {message}")
-    return _done(last, status) if last["result"] == "Done" else None
+    return _done(found, last, request) if last["result"] == "Done" else None
 
 
-def _done(last: Found, status: Found) -> Answer:
+def _done(found: Found, last: Found, request: SwitchoverRequest) -> Answer:
+    status = found["status"]
+    if found["kind"] == "ValkeyCluster":
+        shard = request.to.split("-")[-2]
+        return Answer(f"{request.to} is the primary of shard {shard} now")
     text = (
         f"{status.get('primary')} is the primary now, epoch {last.get('epoch', status.get('primaryEpoch'))}"
     )

@@ -24,6 +24,10 @@ class ShardReport:
     replicas: tuple[str, ...]
     slots: str
     ready: bool
+    # Replicas that are not in sync.
+    behind: tuple[str, ...] = ()
+    used_bytes: int = 0
+    max_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,13 @@ def _shard(seen: SeenSharded, shard: int) -> ShardReport:
     is_wanted = shard < seen.wish.shards
     well = [each for each in nodes if _is_ready(each) and (each is primary or each.node.is_in_sync)]
     is_ready = is_wanted and bool(owned) and len(well) == len(nodes) == seen.wish.replicas
-    return ShardReport(shard, primary.name if primary is not None else "", others, as_text(owned), is_ready)
+    if primary is None:
+        return ShardReport(shard, "", others, as_text(owned), is_ready, others)
+    in_sync = {each.name for each in nodes if each.node.is_in_sync}
+    behind = tuple(name for name in others if name not in in_sync)
+    return ShardReport(
+        shard, primary.name, others, as_text(owned), is_ready, behind, primary.used_bytes, primary.max_bytes
+    )
 
 
 def _is_ready(each: ShardNode) -> bool:

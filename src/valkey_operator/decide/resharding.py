@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from valkey_operator.decide import slots
 from valkey_operator.decide.actions import Refusal
@@ -20,13 +21,20 @@ from valkey_operator.model.cluster import (
     SeenCluster,
     SeenMigration,
     as_slots,
+    as_text,
 )
 
 # Writes to a slot wait while it is handed over, for as long as its keys take to be let go at the source.
 MOST_SLOTS, MOST_BYTES = 4096, 32 << 20
-# Key by key all slots of a batch are open at once, and a client that asks for a key of them is sent to and fro.
-MOST_OPEN_SLOTS = 256
+# Key by key all slots of a batch are open at once, and a client that asks for a key of them is sent to and fro; but
+# each batch costs three orders, one after the other.
+MOST_OPEN_SLOTS, MOST_OPEN_BYTES = 1024, 8 << 20
+# After a migration that failed, in seconds; twice as long after each one that follows.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+FORGOTTEN = 600.0
 NO_PLAN = SlotPlan()
+BY_HAND = "a_person_stopped_it"
+GO_ON = "`kubectl valkey reshard` goes on, with --shards to another number"
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,10 @@ class MigrateSlots:
     slots: frozenset[int]
     key_by_key: bool
 
+    def __str__(self) -> str:
+        way = "key by key" if self.key_by_key else "as a whole"
+        return f"MigrateSlots {as_text(self.slots)} from {self.node} to {self.to}, {way}"
+
 
 @dataclass(frozen=True)
 class ImportSlots:
@@ -49,6 +61,9 @@ class ImportSlots:
     source_id: str
     slots: frozenset[int]
 
+    def __str__(self) -> str:
+        return f"ImportSlots {as_text(self.slots)} from {self.source} into {self.node}"
+
 
 @dataclass(frozen=True)
 class ClaimSlots:
@@ -58,6 +73,9 @@ class ClaimSlots:
     source: str
     source_id: str
     slots: frozenset[int]
+
+    def __str__(self) -> str:
+        return f"ClaimSlots {as_text(self.slots)} of {self.source} for {self.node}"
 
 
 @dataclass(frozen=True)
@@ -87,10 +105,17 @@ class Resharding:
     refusals: tuple[Refusal, ...] = ()
     # What servers say of migrations that ended badly, one sentence for each that was not begun again.
     troubles: tuple[str, ...] = ()
+    # In how many seconds the first of these is begun again; None when none waits for that.
+    again: float | None = None
 
     @property
     def remaining(self) -> int:
         return self.plan.remaining + sum(len(move.slots) for move in self.under_way)
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Estimated."""
+        return self.plan.remaining_bytes + sum(move.bytes for move in self.under_way)
 
     @property
     def is_done(self) -> bool:
@@ -99,30 +124,50 @@ class Resharding:
 
 
 def plan(
-    seen: SeenCluster, wished: Collection[int], loads: Mapping[int, Load], versions: Mapping[str, int]
+    seen: SeenCluster,
+    wished: Collection[int],
+    loads: Mapping[int, Load],
+    versions: Mapping[str, int],
+    is_stopped: bool = False,
 ) -> Resharding:
-    """`loads` by shard, `versions` the major one by node. Nothing is begun while a primary is not seen in office."""
+    """`loads` by shard, `versions` the major one by node. Nothing is begun while a primary is not seen in office.
+
+    Where a person has stopped it, what goes as a whole is called off, and what is open is finished.
+    """
     primaries = {shard: seen.primary_of(shard) for shard in {*seen.shards, *wished}}
     away = sorted(shard for shard, node in primaries.items() if node is None or node.view is None)
     if away:
         return Resharding(refusals=(_refused("every_shard_has_a_primary", _without_primary(away)),))
     there = {shard: node for shard, node in primaries.items() if node is not None}
     transfers = _Transfers(seen, there, versions)
-    under_way = transfers.under_way()
+    under_way = tuple(slots.weighed(move, loads) for move in transfers.under_way())
     found = slots.plan(loads, wished, under_way)
-    cancel = [CancelMigration(there[move.source].name) for move in found.cancel if transfers.is_whole(move)]
+    off = under_way if is_stopped else found.cancel
+    cancel = [CancelMigration(there[move.source].name) for move in off if transfers.is_whole(move)]
     if cancel:
         return Resharding(tuple(cancel), found, under_way)
-    going = tuple(action for move in under_way for action in transfers.next_of(move))
-    if found.too_small:
-        refusals = tuple(_refused("every_target_has_room", why) for why in found.too_small)
+    pauses = {shard: transfers.pause(shard) for shard in there}
+    going = tuple(
+        action for move in under_way if not pauses[move.source] for action in transfers.next_of(move)
+    )
+    refusals = _refusals(found, transfers, is_stopped)
+    if is_stopped or found.too_small:
         return Resharding(going, found, under_way, refusals)
-    may = [move for move in found.moves if not transfers.why_not(move)]
+    may = [move for move in found.moves if not transfers.why_not(move) and not pauses[move.source]]
     begun = [transfers.sized(move, loads[move.source]) for move in slots.may_begin(may, under_way)]
     new = tuple(action for move in begun for action in transfers.first_of(move))
+    again = min((pause for pause in pauses.values() if pause), default=None)
+    return Resharding((*going, *new), found, under_way, refusals, tuple(transfers.troubles()), again)
+
+
+def _refusals(found: SlotPlan, transfers: _Transfers, is_stopped: bool) -> tuple[Refusal, ...]:
+    if is_stopped:
+        why = f"a person has stopped it, and {found.remaining} slots have not moved: {GO_ON}"
+        return (_refused(BY_HAND, why),) if found.moves else ()
+    if found.too_small:
+        return tuple(_refused("every_target_has_room", why) for why in found.too_small)
     against = sorted({why for move in found.moves if (why := transfers.why_not(move))})
-    refusals = tuple(_refused("slots_do_not_go_to_an_older_server", why) for why in against)
-    return Resharding((*going, *new), found, under_way, refusals, tuple(transfers.troubles()))
+    return tuple(_refused("slots_do_not_go_to_an_older_server", why) for why in against)
 
 
 def _without_primary(shards: Iterable[int]) -> str:
@@ -149,8 +194,8 @@ class _Transfers:
         )
 
     def sized(self, move: Move, load: Load) -> Move:
-        most = MOST_SLOTS if self.is_whole(move) else MOST_OPEN_SLOTS
-        return slots.batch(move, load, most, MOST_BYTES)
+        most = (MOST_SLOTS, MOST_BYTES) if self.is_whole(move) else (MOST_OPEN_SLOTS, MOST_OPEN_BYTES)
+        return slots.batch(move, load, *most)
 
     def under_way(self) -> tuple[Move, ...]:
         return tuple(
@@ -167,10 +212,25 @@ class _Transfers:
         return f"{target.name} is older than {source.name}: finish the upgrade first" if is_older else ""
 
     def troubles(self) -> Iterable[str]:
-        for node in self.primaries.values():
-            newest = next((each for each in _view(node).migrations if each.is_export), None)
-            if newest is not None and newest.state == MigrationState.FAILED:
-                yield f"{node.name}: {newest.message}"
+        for shard, node in self.primaries.items():
+            failed = self._failed(shard)
+            if failed:
+                pause = self.pause(shard)
+                again = f", begun again in {pause:.0f} s" if pause else ""
+                yield f"{node.name} could not move slots ({len(failed)} times{again}): {failed[0].message}"
+
+    def pause(self, shard: int) -> float:
+        """How long this source is still left alone: longer with each failure that follows another."""
+        failed = self._failed(shard)
+        if not failed:
+            return 0.0
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 10))
+        return max(0.0, pause - failed[0].age)
+
+    def _failed(self, shard: int) -> list[SeenMigration]:
+        """Its last migrations, newest first, as long as they failed; not those of an earlier day."""
+        exports = (each for each in _view(self.primaries[shard]).migrations if each.is_export)
+        return list(takewhile(_has_just_failed, exports))
 
     def first_of(self, move: Move) -> Iterable[SlotAction]:
         """Before any slot comes: its scripts may need the functions."""
@@ -214,6 +274,10 @@ class _Transfers:
             for each in _view(source).migrations
             if each.is_export and each.target_id == target.id and each.state == state
         )
+
+
+def _has_just_failed(migration: SeenMigration) -> bool:
+    return migration.state == MigrationState.FAILED and migration.age < FORGOTTEN
 
 
 def _view(node: ClusterNode) -> ClusterView:

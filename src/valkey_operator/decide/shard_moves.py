@@ -5,27 +5,51 @@ from __future__ import annotations
 from valkey_operator.decide import resharding
 from valkey_operator.decide.actions import Doing, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep
-from valkey_operator.decide.slots import Load
-from valkey_operator.model.sharded import SeenSharded, ShardNode
+from valkey_operator.decide.resharding import Resharding
+from valkey_operator.decide.slots import Load, size_text
+from valkey_operator.model.sharded import Progress, SeenSharded, ShardNode
 
 SCALING = "Scaling"
 LOOK_AGAIN = 0.1
+# While a source that failed is left alone; another one may still be at it.
+LOOK_SELDOM = 1.0
+# What holds moves back, such as the lack of memory, may end without any event.
+HELD_BACK = 10.0
 
 
 def plan(seen: SeenSharded) -> ClusterStep:
     wished = range(seen.wish.shards)
     loads = {shard: _load(seen.primary_of(shard)) for shard in {*seen.cluster.shards, *wished}}
     versions = {each.name: each.major_version for each in seen.nodes}
-    found = resharding.plan(seen.cluster, wished, loads, versions)
+    found = resharding.plan(seen.cluster, wished, loads, versions, seen.wish.is_stopped)
     if found.is_done:
-        return ClusterStep(refusals=found.refusals)
-    moving = [*found.under_way, *found.plan.moves]
-    step = f"{found.remaining} slots are still to move" + (f"; now {moving[0]}" if moving else "")
-    waits = (
-        (Wait("; ".join((step, *found.troubles)), LOOK_AGAIN),) if found.actions or found.under_way else ()
-    )
+        return ClusterStep()
     stages = (found.actions,) if found.actions else ()
-    return ClusterStep(stages, waits, found.refusals, Doing(SCALING, step))
+    if not found.actions and not found.under_way and found.again is None:
+        return ClusterStep(waits=_held_back(found), refusals=found.refusals)
+    sentences = (_step(found), *found.troubles)
+    again = LOOK_AGAIN if found.actions or found.again is None else min(found.again, LOOK_SELDOM)
+    progress = after(seen.progress, found.remaining)
+    doing = Doing(SCALING, "; ".join(sentences), progress.done, progress.total)
+    return ClusterStep(stages, (Wait("; ".join(sentences), again),), found.refusals, doing)
+
+
+def after(before: Progress | None, remaining: int) -> Progress:
+    """How far it is now. What is called off comes back on top of what there was to do."""
+    if before is None:
+        return Progress(0, remaining)
+    done = max(before.done, before.total - remaining)
+    return Progress(done, done + remaining)
+
+
+def _held_back(found: Resharding) -> tuple[Wait, ...]:
+    return tuple(Wait(each.why, HELD_BACK) for each in found.refusals[:1] if each.guard != resharding.BY_HAND)
+
+
+def _step(found: Resharding) -> str:
+    moving = [*found.under_way, *found.plan.moves]
+    left = f"{found.remaining} slots ({size_text(found.remaining_bytes)}) are still to move"
+    return f"{left}; now {moving[0]}" if moving else left
 
 
 def _load(owner: ShardNode | None) -> Load:

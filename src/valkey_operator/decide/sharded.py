@@ -89,12 +89,13 @@ def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
 
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:
-    """One operation at a time, in this order of weight."""
-    for operation in (shard_failover.switch_over, _remove, shard_moves.plan, shard_roll.plan):
+    """One operation at a time, in this order of weight. Moves that are held back may wait for the very restarts."""
+    for operation in (shard_failover.switch_over, _remove):
         found = operation(seen)
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)
-    return ClusterStep()
+    moves = shard_moves.plan(seen)
+    return _still(seen, moves) if moves.doing is not None else moves + shard_roll.plan(seen)
 
 
 def wanted_names(seen: SeenSharded) -> dict[str, int]:

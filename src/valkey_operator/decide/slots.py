@@ -7,7 +7,7 @@ Slots that nobody owns are reported and stay so: whoever gave them to a shard wo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from valkey_operator.model.cluster import EVERY_SLOT, SLOTS, SlotRange, as_text
@@ -68,6 +68,10 @@ class SlotPlan:
     def remaining(self) -> int:
         return sum(len(move.slots) for move in self.moves)
 
+    @property
+    def remaining_bytes(self) -> int:
+        return sum(move.bytes for move in self.moves)
+
 
 def initial(shards: Sequence[int]) -> dict[int, tuple[SlotRange, ...]]:
     """Of a new cluster: in order, the remainder to the first ones."""
@@ -113,24 +117,15 @@ def batch(move: Move, source: Load, most_slots: int, most_bytes: int) -> Move:
     return Move(move.source, move.target, frozenset(taken), source.weight(taken))
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far it is; the rest takes so many seconds, None while nobody can tell."""
-
-    done: int
-    total: int
-    remaining_seconds: float | None
-
-
-def progress(done: int, remaining: int, per_second: float) -> Progress:
-    seconds = 0.0 if not remaining else remaining / per_second if per_second > 0 else None
-    return Progress(done, done + remaining, seconds)
-
-
 def is_even(seen: Mapping[int, Load], wished: Collection[int]) -> bool:
     counts = [len(load.slots) for shard, load in seen.items() if shard in wished]
     elsewhere = any(load.slots for shard, load in seen.items() if shard not in wished)
     return not elsewhere and len(counts) == len(wished) and max(counts) - min(counts) <= 1
+
+
+def weighed(move: Move, seen: Mapping[int, Load]) -> Move:
+    """With its bytes, as far as the source still owns it."""
+    return replace(move, bytes=seen[move.source].weight(move.slots & seen[move.source].slots))
 
 
 def _after(seen: Mapping[int, Load], moves: Iterable[Move]) -> dict[int, Load]:
@@ -160,31 +155,54 @@ def _with(load: Load, slots: frozenset[int], weights: Mapping[int, int]) -> Load
 
 
 def _quotas(seen: Mapping[int, Load], wished: Sequence[int]) -> dict[int, int]:
-    """How many slots each shard has in the end; the larger share goes to those that have most already."""
+    """How many slots each shard has in the end; the larger share goes to those that have it already.
+
+    Among the others the first get it, and not who has most at this moment: that changes with every batch, and each
+    change would leave a single slot somewhere else.
+    """
     owned = sum(len(load.slots) for load in seen.values())
     quotient, rest = divmod(owned, len(wished))
-    most_first = sorted(wished, key=lambda shard: (-len(seen.get(shard, Load()).slots), shard))
-    return {shard: quotient + (place < rest) for place, shard in enumerate(most_first)}
+    order = sorted(wished, key=lambda shard: (len(seen.get(shard, Load()).slots) <= quotient, shard))
+    return {shard: quotient + (place < rest) for place, shard in enumerate(order)}
 
 
 def _moves(seen: Mapping[int, Load], wished: Sequence[int]) -> Iterable[Move]:
-    """Each source gives to as few targets as possible, one after the other."""
+    """Each source gives to as few targets as possible, one after the other.
+
+    In the order of their numbers: so a plan that is made again after a part of it is done is the rest of the first one,
+    and what goes to one shard stays in one row.
+    """
     quotas = _quotas(seen, wished)
     loads = dict(seen)
     even_bytes = sum(load.data_bytes for load in seen.values()) / len(wished)
     while True:
         surplus = {shard: len(load.slots) - quotas.get(shard, 0) for shard, load in loads.items()}
         short = {shard: quotas[shard] - len(loads.get(shard, Load()).slots) for shard in wished}
-        source = max(surplus, key=lambda shard: (surplus[shard], -shard), default=None)
-        if source is None or surplus[source] <= 0:
+        source = min((shard for shard in surplus if surplus[shard] > 0), default=None)
+        if source is None:
             return
-        target = max(short, key=lambda shard: (short[shard], -shard))
+        target = min(shard for shard in short if short[shard] > 0)
         count = min(surplus[source], short[target])
-        wished_bytes = max(0.0, even_bytes - loads.get(target, Load()).data_bytes) * count / short[target]
-        slots = _chosen(loads[source], count, wished_bytes)
+        missing = max(0.0, even_bytes - loads.get(target, Load()).data_bytes)
+        share = _expected(loads[source], count) / _expected_by(loads, surplus, short, target)
+        slots = _chosen(loads[source], count, missing * share)
         move = Move(source, target, slots, loads[source].weight(slots))
         loads = _after(loads, [move])
         yield move
+
+
+def _expected(load: Load, count: int) -> float:
+    """Bytes of so many slots, if all weigh the same."""
+    return load.data_bytes * count / len(load.slots)
+
+
+def _expected_by(
+    loads: Mapping[int, Load], surplus: Mapping[int, int], short: Mapping[int, int], target: int
+) -> float:
+    """By this target, from all who give: one that has little cannot give its share of the bytes."""
+    given = sum(_expected(loads[shard], count) for shard, count in surplus.items() if count > 0)
+    wanted = sum(count for count in short.values() if count > 0)
+    return max(given * short[target] / wanted, 1.0)
 
 
 def _chosen(load: Load, count: int, wished_bytes: float) -> frozenset[int]:
@@ -219,12 +237,12 @@ def _too_small(seen: Mapping[int, Load], moves: Iterable[Move]) -> Iterable[str]
         load = seen.get(shard, Load())
         if load.max_bytes and load.used_bytes + size > load.max_bytes * HEAD_ROOM:
             yield (
-                f"shard {shard} uses {_size(load.used_bytes)} of its maxmemory of {_size(load.max_bytes)} and cannot "
-                f"take {_size(size)} more: raise resources.limits.memory, or ask for more shards"
+                f"shard {shard} uses {size_text(load.used_bytes)} of its maxmemory of {size_text(load.max_bytes)} and "
+                f"cannot take {size_text(size)} more: raise resources.limits.memory, or ask for more shards"
             )
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

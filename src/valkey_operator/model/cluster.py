@@ -91,6 +91,8 @@ class SeenMigration:
     is_export: bool = True
     is_key_by_key: bool = False
     remaining_bytes: int = 0
+    # Since its state changed, in seconds.
+    age: float = 0.0
 
 
 @dataclass(frozen=True)

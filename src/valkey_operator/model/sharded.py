@@ -25,6 +25,16 @@ class ClusterWish:
     max_parallel_shards: int = 1
     # A person asks for another primary of a shard: the node that is to be it; None when nobody asks.
     switchover: str | None = None
+    # A person has stopped the moves to this number of shards.
+    is_stopped: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of slots that move, by number."""
+
+    done: int
+    total: int
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,8 @@ class SeenSharded:
     is_formed: bool = False
     # The kind of the operation that was under way at the last look; empty for none.
     operation: str = ""
+    # How far it was then; None where it does not count, or where the wish has changed since.
+    progress: Progress | None = None
 
     @cached_property
     def cluster(self) -> SeenCluster:

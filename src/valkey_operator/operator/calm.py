@@ -1,6 +1,7 @@
 """Holds progress back for a moment: what is on its way changes many times a second, and each write costs all of them.
 
-Only while a status says Initializing and goes on saying so; whatever else changes is written at once.
+Only while a status says Initializing and goes on saying so, or the same operation counts on; whatever else changes is
+written at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from valkey_operator.api.status import State
 from valkey_operator.kube.objects import Key
 
 PAUSE = 2.0
+# What changes with every slot that has moved.
+PROGRESS = ("message", "conditions", "operation", "next", "shards")
 
 
 class Calm:
@@ -24,10 +27,9 @@ class Calm:
 
     def pause(self, key: Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
         """How long to wait before this is written; 0 is now."""
-        states = {before.get("state"), after.get("state")}
-        if before == after or states != {State.INITIALIZING}:
+        if before == after or not _is_on_its_way(before, after):
             self._written.pop(key, None)
-            if after.get("state") == State.INITIALIZING:
+            if after.get("state") in (State.INITIALIZING, State.RECONCILING):
                 self._written[key] = self._now()
             return 0.0
         left = self._written.setdefault(key, self._now()) + PAUSE - self._now()
@@ -38,3 +40,15 @@ class Calm:
 
     def forget(self, key: Key) -> None:
         self._written.pop(key, None)
+
+
+def _is_on_its_way(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    if {before.get("state"), after.get("state")} == {State.INITIALIZING}:
+        return True
+    counted = [each.get("operation") or {} for each in (before, after)]
+    is_same = counted[0].get("kind") == counted[1].get("kind") and all("total" in each for each in counted)
+    return is_same and _rest(before) == _rest(after)
+
+
+def _rest(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in status.items() if name not in PROGRESS}

@@ -24,6 +24,7 @@ from valkey_operator.operator.instance_seen import Sight
 from valkey_operator.operator.instance_steps import Failed, label_roles
 from valkey_operator.operator.making import Making
 from valkey_operator.operator.memory import Memory
+from valkey_operator.operator.pace import Pace
 from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks, service
@@ -43,7 +44,7 @@ class ClusterController:
         self._making = Making(world)
         self._sight = ClusterSight(world, memory, sight)
         self._steps = ClusterSteps(world, sidecars, self._sight)
-        self._calm = Calm()
+        self._calm, self._pace = Calm(), Pace()
         self.controller = Controller("cluster", self.reconcile, settle=world.writer.settle)
         caches = world.caches
         self.controller.watches(caches.clusters, itself)
@@ -63,6 +64,7 @@ class ClusterController:
         item = self._world.caches.clusters.store.get(key)
         if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
+            self._pace.forget(key)
             return None
         deployment = self._world.deployments.of("ValkeyCluster", item)
         refused = refusal(deployment)
@@ -129,7 +131,7 @@ class ClusterController:
     async def _report(
         self, item: Custom, deployment: Deployment, found: Plan, said: list[str]
     ) -> float | None:
-        after = status(item, deployment, found, said, datetime.now(UTC))
+        after = status(item, deployment, found, said, datetime.now(UTC), self._seconds_left(item, found))
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
@@ -137,6 +139,13 @@ class ClusterController:
             self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(item.key)]
         )
         return pause or None
+
+    def _seconds_left(self, item: Custom, found: Plan) -> float | None:
+        doing = found.report.operation
+        if doing is None or doing.done is None or doing.total is None:
+            self._pace.forget(item.key)
+            return None
+        return self._pace.seconds_left(item.key, doing.done, doing.total)
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> None:
         await self._world.writer.status(self._world.caches.clusters, item, item.status, after, compare=True)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from valkey_operator.api.requests import STOP_RESHARDING
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
+from valkey_operator.decide.shard_moves import SCALING
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.sharded import ClusterWish, SeenSharded, ShardNode
+from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import Sight, disk_of, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
@@ -42,6 +44,7 @@ class ClusterSight:
             tuple(self._node(node, answered) for node in self.nodes(item.key)),
             bool(item.status.get("formed")),
             (item.status.get("operation") or {}).get("kind", ""),
+            _progress(item),
         )
 
     def _node(self, node: Custom, answered: Mapping[str, bool]) -> ShardNode:
@@ -98,4 +101,14 @@ def _wish(item: Custom, deployment: Deployment) -> ClusterWish:
         is_open(deployment.value("update.window", ""), deployment.value("update.windowDuration", "1h"), now),
         deployment.value("update.maxParallelShards", 1),
         None if request is None else request.to,
+        item.metadata.annotations.get(STOP_RESHARDING) == str(deployment.value("shards", 3)),
     )
+
+
+def _progress(item: Custom) -> Progress | None:
+    """As it was told last, of the wish as it is now."""
+    told = item.status.get("operation") or {}
+    is_same_wish = item.status.get("observedGeneration") == item.metadata.generation
+    if told.get("kind") != SCALING or not is_same_wish or "total" not in told:
+        return None
+    return Progress(told.get("done", 0), told["total"])

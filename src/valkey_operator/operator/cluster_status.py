@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.cluster_report import ShardReport
 from valkey_operator.decide.conditions import conditions
 from valkey_operator.decide.sharded import Plan
 from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.operator.instance_report import next_shown, operation_shown
+from valkey_operator.model.times import written
+from valkey_operator.operator.instance_report import next_shown, operation_shown, refused_switchover
+from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
 from valkey_operator.render import exporter, marks
 
 LONGEST = 1024
+# Of memory: less than this comes and goes with clients.
+SMALL = 4 << 20
 # Written by steps of a plan, and not by the report.
 RECORDS = ("formed", "lastFailover", "lastSwitchover")
 
 
 def status(
-    item: Custom, deployment: Deployment, found: Plan, said: Sequence[str], now: datetime
+    item: Custom,
+    deployment: Deployment,
+    found: Plan,
+    said: Sequence[str],
+    now: datetime,
+    seconds_left: float | None = None,
 ) -> dict[str, Any]:
-    """`said`: what went wrong with a step."""
+    """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known."""
     report, generation = found.report, item.metadata.generation
+    told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
     after: dict[str, Any] = {
         **{name: item.status[name] for name in RECORDS if name in item.status},
         "state": report.state,
@@ -39,17 +50,45 @@ def status(
         "readyReplicas": report.ready_replicas,
         "slotsAssigned": report.slots_assigned,
         "slotsUnassigned": SLOTS - report.slots_assigned,
-        "shards": [_shard(shard) for shard in report.shards],
+        "shards": [_shard(shard, told.get(shard.index, 0)) for shard in report.shards],
         "exporter": exporter.status(deployment),
     }
     if report.operation is not None:
-        after["operation"] = operation_shown(item, report.operation, now)
+        after["operation"] = _operation(item, report.operation, now, seconds_left)
     if report.next:
         after["next"] = [next_shown(each) for each in report.next]
-    return after
+    answer = _switched(item, report.shards) or refused_switchover(item, found.refusals)
+    return after | ({"lastSwitchover": answer} if answer else {})
 
 
-def _shard(shard: ShardReport) -> dict[str, Any]:
+def _switched(item: Custom, shards: Sequence[ShardReport]) -> dict[str, Any] | None:
+    """One that was taken up, and is done: whoever was to say so may have been killed meanwhile."""
+    request, last = switchover_request(item), item.status.get("lastSwitchover") or {}
+    if request is None or last.get("id") != request.id or request.to not in {each.primary for each in shards}:
+        return None
+    return {**last, "result": "Done", "message": f"{request.to} is primary"}
+
+
+def _operation(item: Custom, doing: Doing, now: datetime, seconds_left: float | None) -> dict[str, Any]:
+    """What is counted stays while the same operation does something else in between."""
+    before, shown = item.status.get("operation") or {}, operation_shown(item, doing, now)
+    is_same_wish = item.status.get("observedGeneration") == item.metadata.generation
+    if doing.total is None and before.get("kind") == doing.kind and is_same_wish:
+        shown |= {name: before[name] for name in ("done", "total") if name in before}
+    if seconds_left is not None:
+        shown["eta"] = written(now + timedelta(seconds=seconds_left))
+    return shown
+
+
+def _shard(shard: ShardReport, told: int) -> dict[str, Any]:
     shown: dict[str, Any] = {"shardIndex": shard.index, "ready": shard.ready}
-    named = {"primary": shard.primary, "replicas": list(shard.replicas), "slots": shard.slots}
+    named = {
+        "primary": shard.primary, "replicas": list(shard.replicas), "slots": shard.slots,
+        "behind": list(shard.behind), "usedBytes": steady(told, shard.used_bytes), "maxBytes": shard.max_bytes,
+    }  # fmt: skip
     return {**shown, **{name: value for name, value in named.items() if value}}
+
+
+def steady(told: int, now: int) -> int:
+    """What was told, as long as it is about right: a status that moves all the time costs a write each time."""
+    return told if told and (not now or abs(now - told) <= max(told // 8, SMALL)) else now

@@ -12,6 +12,7 @@ from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import cluster_actions as do
 from valkey_operator.decide import resharding as move
+from valkey_operator.decide.shard_failover import SWITCHOVER
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
@@ -19,6 +20,7 @@ from valkey_operator.model.sharded import SeenSharded
 from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.cluster_seen import ClusterSight, place_of
+from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.instance_steps import Failed
 from valkey_operator.operator.seen import VALKEY_CLUSTERS, Custom
 from valkey_operator.operator.world import World
@@ -27,6 +29,7 @@ from valkey_operator.render.pod import OperatorPlace
 
 HURRY = 15_000
 FAILOVER_LIMIT = 8_000
+LONGEST = 1024
 log = logging.getLogger(__name__)
 
 
@@ -51,12 +54,12 @@ class ClusterSteps:
             done = await asyncio.gather(
                 *(self._do(action, item, deployment, seen) for action in stage), return_exceptions=True
             )
+            for tried, outcome in zip(stage, done, strict=True):
+                if isinstance(tried, do.FailOver):
+                    item = await self._note_end(tried, item, outcome)
             errors = [each for each in done if isinstance(each, BaseException)]
             if errors:
                 raise errors[0]
-            for action in recorded:
-                if isinstance(action, do.FailOver):
-                    item = await self._note_done(action, item)
         return item
 
     async def _do(
@@ -130,14 +133,20 @@ class ClusterSteps:
         self._world.recorder.event(
             (VALKEY_CLUSTERS, item.metadata), "PrimaryChange", note, action="ChangePrimary"
         )
+        request = switchover_request(item)
+        if request is not None and action.reason == SWITCHOVER:
+            taken_up = {"id": request.id, "result": "UnderWay"}
+            return await self._status(item, lastFailover=last, lastSwitchover=taken_up)
         return await self._status(item, lastFailover=last)
 
-    async def _note_done(self, action: do.FailOver, item: Custom) -> Custom:
+    async def _note_end(self, action: do.FailOver, item: Custom, why: BaseException | None) -> Custom:
+        """A request is answered once, also when it failed: a person may ask again."""
         request = item.status.get("lastSwitchover") or {}
-        if action.reason != "Switchover" or request.get("result") != "UnderWay":
+        if action.reason != SWITCHOVER or request.get("result") != "UnderWay":
             return item
-        done = {**request, "result": "Done", "message": f"{action.node} is primary"}
-        return await self._status(item, lastSwitchover=done)
+        message = f"{action.node} is primary" if why is None else str(why)[:LONGEST]
+        ended = {**request, "result": "Done" if why is None else "Failed", "message": message}
+        return await self._status(item, lastSwitchover=ended)
 
     async def _status(self, item: Custom, **changed: Any) -> Custom:
         after = {**item.status, **changed}

@@ -109,4 +109,5 @@ def _migration(said: contract.SlotMigration) -> SeenMigration:
         is_export=said.is_export,
         is_key_by_key=said.is_key_by_key,
         remaining_bytes=said.remaining_bytes,
+        age=said.milliseconds_ago / 1000,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 
 from valkey_operator.contract.identity import NodeIdentity
@@ -97,6 +98,8 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         seen.fingerprints.SerializeToString(deterministic=True),
         (seen.record.epoch, seen.record.primary),
         (server.answers, server.role, server.version, server.is_loading, server.memory.max_bytes),
+        # As exactly as a status tells it: see `cluster_status.steady`.
+        round(math.log(server.memory.used_bytes + 1, 1.125)),
         (server.replication.primary_address, server.replication.link_is_up),
         (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )

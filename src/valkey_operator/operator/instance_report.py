@@ -10,6 +10,7 @@ from typing import Any
 from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
 from valkey_operator.decide.actions import Doing
+from valkey_operator.decide.actions import Refusal as Held
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.instance import Plan
 from valkey_operator.decide.report import NextReport, Report
@@ -66,7 +67,7 @@ def status(
         after["operation"] = operation_shown(item, report.operation, now)
     if report.next:
         after["next"] = [next_shown(each) for each in report.next]
-    answer = _refused_switchover(item, found)
+    answer = refused_switchover(item, found.refusals)
     return after | ({"lastSwitchover": answer} if answer else {})
 
 
@@ -95,10 +96,10 @@ def next_shown(each: NextReport) -> dict[str, str]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _refused_switchover(item: Custom, found: Plan) -> dict[str, Any] | None:
+def refused_switchover(item: Custom, refusals: Sequence[Held]) -> dict[str, Any] | None:
     """A request that a guard holds back is answered at once; a person may ask again."""
     request = switchover_request(item)
-    held = next((each for each in found.refusals if each.action.startswith(SWITCHOVER)), None)
+    held = next((each for each in refusals if each.action.startswith(SWITCHOVER)), None)
     if request is None or held is None:
         return None
     return {"id": request.id, "result": "Refused", "message": f"{held.guard}: {held.why}"[:LONGEST]}

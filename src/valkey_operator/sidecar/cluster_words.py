@@ -86,4 +86,5 @@ def _migration(seen: SeenMigration) -> contract.SlotMigration:
         is_export=seen.is_export,
         is_key_by_key=seen.is_key_by_key,
         remaining_bytes=seen.remaining_bytes,
+        milliseconds_ago=round(seen.age * 1000),
     )

@@ -45,8 +45,13 @@ class Mover:
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._numbers = count(1)
-        # Newest first.
-        self.seen: tuple[SeenMigration, ...] = ()
+        # Newest first, each with the moment when its state changed.
+        self._noted: tuple[tuple[float, SeenMigration], ...] = ()
+
+    @property
+    def seen(self) -> tuple[SeenMigration, ...]:
+        now = time.monotonic()
+        return tuple(replace(each, age=now - at) for at, each in self._noted)
 
     @property
     def is_under_way(self) -> bool:
@@ -54,7 +59,7 @@ class Mover:
 
     async def begin(self, server: Server, own_id: str, target: SeenMember, slots: Collection[int]) -> None:
         if self.is_under_way:
-            now = self.seen[0]
+            now = self._noted[0][1]
             if (now.target_id, now.ranges) == (target.id, as_ranges(slots)):
                 return  # it is the very same
             if as_slots(now.ranges).isdisjoint(slots):
@@ -70,7 +75,7 @@ class Mover:
             MigrationState.UNDER_WAY,
             is_key_by_key=True,
         )
-        self.seen = (begun, *self.seen[: REMEMBERED - 1])
+        self._noted = ((time.monotonic(), begun), *self._noted[: REMEMBERED - 1])
         self._task = asyncio.create_task(self._run(server, target, sorted(slots)))
 
     async def cancel(self) -> None:
@@ -82,7 +87,8 @@ class Mover:
         self._note(MigrationState.CANCELLED)
 
     def _note(self, state: MigrationState, message: str = "") -> None:
-        self.seen = (replace(self.seen[0], state=state, message=message), *self.seen[1:])
+        now = replace(self._noted[0][1], state=state, message=message)
+        self._noted = ((time.monotonic(), now), *self._noted[1:])
 
     async def _run(self, server: Server, target: SeenMember, slots: list[int]) -> None:
         try:

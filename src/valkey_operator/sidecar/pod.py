@@ -232,7 +232,10 @@ class Pod:
         files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
         self._volume.note_start(wanted)
         self._noticed = None
-        if not self.is_in_cluster:
+        if self.is_in_cluster:
+            if verdict.primary not in (self._settings.node, cluster_gate.NOBODY):
+                cluster_gate.end_imports(self._settings.data)
+        else:
             self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
         self._opened_by = verdict.rule
         if verdict.primary == self._settings.node:

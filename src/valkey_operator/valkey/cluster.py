@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,6 +136,7 @@ def _migration(said: dict[str, Any]) -> SeenMigration:
         message=said.get("message", ""),
         is_export=said["operation"] == "EXPORT",
         remaining_bytes=int(said.get("remaining_repl_size", 0)),
+        age=max(0.0, time.time() - int(said.get("last_update_time", 0))),
     )
 
 

@@ -206,7 +206,7 @@ class OpenSlots(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., other_id: _Optional[str] = ...) -> None: ...
 
 class SlotMigration(_message.Message):
-    __slots__ = ("name", "source_id", "target_id", "slots", "state", "message", "is_export", "is_key_by_key", "remaining_bytes")
+    __slots__ = ("name", "source_id", "target_id", "slots", "state", "message", "is_export", "is_key_by_key", "remaining_bytes", "milliseconds_ago")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[SlotMigration.State]
@@ -230,6 +230,7 @@ class SlotMigration(_message.Message):
     IS_EXPORT_FIELD_NUMBER: _ClassVar[int]
     IS_KEY_BY_KEY_FIELD_NUMBER: _ClassVar[int]
     REMAINING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MILLISECONDS_AGO_FIELD_NUMBER: _ClassVar[int]
     name: str
     source_id: str
     target_id: str
@@ -239,7 +240,8 @@ class SlotMigration(_message.Message):
     is_export: bool
     is_key_by_key: bool
     remaining_bytes: int
-    def __init__(self, name: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., state: _Optional[_Union[SlotMigration.State, str]] = ..., message: _Optional[str] = ..., is_export: _Optional[bool] = ..., is_key_by_key: _Optional[bool] = ..., remaining_bytes: _Optional[int] = ...) -> None: ...
+    milliseconds_ago: int
+    def __init__(self, name: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., state: _Optional[_Union[SlotMigration.State, str]] = ..., message: _Optional[str] = ..., is_export: _Optional[bool] = ..., is_key_by_key: _Optional[bool] = ..., remaining_bytes: _Optional[int] = ..., milliseconds_ago: _Optional[int] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
     __slots__ = ("id", "address", "hostname", "role", "primary_id", "config_epoch", "is_connected", "is_failed", "is_suspected", "slots", "is_in_handshake")

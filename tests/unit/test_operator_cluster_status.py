@@ -1,0 +1,73 @@
+"""The status of a ValkeyCluster over several looks: what is counted, and how a request is answered once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.unit.test_decide_sharded import cluster, name
+from valkey_operator.api.deployments import ValkeyClusterStatus
+from valkey_operator.api.requests import SWITCHOVER
+from valkey_operator.decide.actions import Doing
+from valkey_operator.decide.sharded import Plan, plan
+from valkey_operator.kube.objects import ManagedMetadata
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.sharded import ClusterWish
+from valkey_operator.operator.cluster_status import status
+from valkey_operator.operator.instance_seen import switchover_request
+from valkey_operator.operator.seen import Custom
+
+NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
+DEPLOYMENT = Deployment("ValkeyCluster", "g", "prod", "uid", {})
+
+
+def item(annotation: str = "", generation: int = 3, **known: Any) -> Custom:
+    marks = {SWITCHOVER: annotation} if annotation else {}
+    metadata = ManagedMetadata(name="g", namespace="prod", generation=generation, annotations=marks)
+    return Custom(metadata, {}, known)
+
+
+def shown(seen: Custom, found: Plan, seconds_left: float | None = None) -> dict[str, Any]:
+    after = status(seen, DEPLOYMENT, found, [], NOW, seconds_left)
+    ValkeyClusterStatus.model_validate(after)
+    return after
+
+
+def test_how_far_it_is_and_when_it_will_end() -> None:
+    scaling = plan(cluster(shards=4, wish=ClusterWish(4, 2)))
+    told = shown(item(), scaling, 90.0)["operation"]
+    assert (told["kind"], told["done"], told["total"]) == ("Scaling", 0, 4096)
+    assert (told["startedAt"], told["eta"]) == ("2026-11-15T12:00:00Z", "2026-11-15T12:01:30Z")
+    assert "eta" not in shown(item(), scaling)["operation"]
+
+
+def test_what_was_counted_stays_while_a_node_is_removed_in_between() -> None:
+    found = plan(cluster())
+    removing = replace(found, report=replace(found.report, operation=Doing("Scaling", "g-4-0 is removed")))
+    before = {"kind": "Scaling", "done": 100, "total": 200, "startedAt": "2026-11-15T11:00:00Z"}
+    same = shown(item(observedGeneration=3, operation=before), removing)["operation"]
+    assert (same["done"], same["total"], same["startedAt"]) == (100, 200, "2026-11-15T11:00:00Z")
+    other = shown(item(observedGeneration=2, operation=before), removing)["operation"]
+    assert "total" not in other, "another wish is counted anew"
+
+
+def test_a_request_that_cannot_be_is_answered_once() -> None:
+    asked = item(f"{name(1, 0)}/id-1")
+    found = plan(cluster(wish=ClusterWish(3, 2, switchover=name(1, 0))))
+    after = shown(asked, found)
+    assert after["lastSwitchover"] == {
+        "id": "id-1",
+        "result": "Refused",
+        "message": f"a_replica_takes_over: {name(1, 0)} is the primary already",
+    }
+    assert switchover_request(item(f"{name(1, 0)}/id-1", lastSwitchover=after["lastSwitchover"])) is None
+
+
+def test_one_that_was_taken_up_is_done_though_who_did_it_was_killed() -> None:
+    taken_up = {"id": "id-1", "result": "UnderWay"}
+    asked = item(f"{name(1, 0)}/id-1", lastSwitchover=taken_up)
+    after = shown(asked, plan(cluster(wish=ClusterWish(3, 2, switchover=name(1, 0)))))
+    assert after["lastSwitchover"] == {**taken_up, "result": "Done", "message": f"{name(1, 0)} is primary"}
+    waits = item(f"{name(1, 1)}/id-1", lastSwitchover=taken_up)
+    assert shown(waits, plan(cluster()))["lastSwitchover"] == taken_up
