@@ -28,11 +28,7 @@ echo :4
 
 def run(options: argparse.Namespace) -> Answer:  # noqa: ARG001 - it asks for nothing
     kinds = " ".join(kind.lower() for kind in APPLIES)
-<<<<<<< HEAD
-    commands = "status switchover effective convert version completion"
-=======
-    commands = "status switchover reshard cancel effective version completion"
->>>>>>> reshard
+    commands = "status switchover reshard cancel effective convert version completion"
     return Answer(SCRIPT.format(commands=commands, kinds=kinds).rstrip())
 
 
