@@ -146,7 +146,7 @@ async def test_a_shard_that_is_gone_with_all_its_data_is_said_and_not_refilled(f
             await everyone[name].start()
 
         def is_said(step: ClusterStep) -> bool:
-            return any(each.guard == "an_owner_of_slots_is_not_forgotten" for each in step.refusals)
+            return any(each.guard == "lost_slots_are_not_refilled" for each in step.refusals)
 
         step = await former.settle(30, is_said)
         assert "5462-10922" in " ".join(each.why for each in step.refusals)

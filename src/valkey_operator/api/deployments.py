@@ -113,6 +113,16 @@ class ShardStatus(Model):
     """Whether it serves all its slots with all its replicas."""
 
 
+class AllowancesUsed(Model):
+    """Shards whose allowance was made use of, or was not needed. For another time take the annotation away first."""
+
+    takeover: Annotated[list[int], LIST_SET, Field(max_length=500)] | None = None
+    """By `valkey.io/allow-takeover`."""
+
+    data_loss: Annotated[list[int], LIST_SET, Field(max_length=500)] | None = None
+    """By `valkey.io/allow-data-loss`."""
+
+
 class ValkeyClusterStatus(DeploymentStatus):
     """How the cluster is."""
 
@@ -133,6 +143,9 @@ class ValkeyClusterStatus(DeploymentStatus):
 
     formed: bool | None = None
     """Every slot has had a primary: from then on a slot without one is a loss, and not a beginning."""
+
+    allowances_used: AllowancesUsed | None = None
+    """What annotations allowed, and allow no more."""
 
 
 def _is_whole_number(field: str) -> Callable[[Any], bool]:

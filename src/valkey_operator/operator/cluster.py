@@ -50,6 +50,7 @@ class ClusterController:
         self.controller.watches(caches.defaults, self._concerned)
         self.controller.watches(caches.nodes, label(marks.CLUSTER))
         self.controller.watches(caches.pods, label(marks.CLUSTER))
+        self.controller.watches(caches.machines, self._on)
         for made in (caches.services, caches.secrets, caches.budgets):
             self.controller.watches(made, label(marks.CLUSTER))
 
@@ -91,6 +92,8 @@ class ClusterController:
             item = await self._steps.carry_out(found.stages, item, deployment, seen)
         except Failed as why:
             said, again = [str(why)], SOON
+            # Steps before the one that failed may have recorded something.
+            item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._report(item, deployment, found, said)
         if found.stages:
@@ -140,6 +143,10 @@ class ClusterController:
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> None:
         await self._world.writer.status(self._world.caches.clusters, item, item.status, after, compare=True)
+
+    def _on(self, machine: Object) -> list[Key]:
+        """Those with a server there, or that had one there when it was last heard."""
+        return self._sight.on(machine.metadata.name)
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned("ValkeyCluster", item.metadata.namespace)

@@ -163,8 +163,14 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
             return node, contract.Order(meet=contract.Meet(nodes=_acquaintances(others, seen)))
         case do.Follow(node, _, primary_id):
             return node, contract.Order(replicate=contract.Replicate(primary=primary_id))
-        case do.Forget(node, ids):
-            return node, contract.Order(forget=contract.Forget(node_ids=ids))
+        case do.Forget(node, ids, though_they_own_slots):
+            ghosts = contract.Forget(node_ids=ids, though_they_own_slots=though_they_own_slots)
+            return node, contract.Order(forget=ghosts)
+        case do.OpenGate(node):
+            return node, contract.Order(open_gate=contract.OpenGate())
+        case do.FailOver(proof=proof) if proof:
+            taken = contract.TakeOffice(former_id=action.former_id, proof=proof)
+            return action.node, contract.Order(take_office=taken, limit_milliseconds=FAILOVER_LIMIT)
         case do.FailOver():
             office = contract.Promote(force=not action.planned, former_id=action.former_id)
             return action.node, contract.Order(promote=office, limit_milliseconds=FAILOVER_LIMIT)
