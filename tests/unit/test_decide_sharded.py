@@ -19,6 +19,7 @@ from valkey_operator.decide.cluster_actions import (
     RestartPod,
 )
 from valkey_operator.decide.resharding import MigrateSlots
+from valkey_operator.decide.shard_succession import Election, elections
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.slots import initial
 from valkey_operator.model.cluster import ClusterNode, ClusterView, SeenMember
@@ -254,8 +255,8 @@ class TestLostQuorum:
         found = planned(with_node(gone, name(0, 0), machine="m1", is_dead=False))
         assert not takeovers(found)
         assert guards(found) == {"a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"}
-        assert "its machine m1 be deleted or tainted" in found.report.message
-        assert "valkey.io/allow-takeover: 0" in found.report.message
+        assert "its machine (m1) be deleted or tainted" in found.report.message
+        assert f"valkey.io/allow-takeover: {'0' if index else '0,1'} be set" in found.report.message
 
     def test_on_the_minority_side_of_a_partition_nothing_is_taken_over(self) -> None:
         """It sees one primary, and the replicas of the other two."""
@@ -295,6 +296,19 @@ class TestLostQuorum:
         seen = silent(cluster(), name(0, 0), name(1, 0), pod=None)
         found = planned(seen)
         assert (actions(found), guards(found)) == ([], set())
+
+
+class TestElections:
+    def test_a_primary_that_the_servers_have_chosen_is_noticed_and_a_handover_is_no_election(self) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1), 1: name(1, 0)})
+        assert elections(seen) == (Election(0, name(0, 1), name(0, 0), was_handed_over=False),)
+        leaving = with_node(seen, name(0, 1), pod=SeenPod("p", is_being_deleted=True))
+        assert elections(leaving)[0].was_handed_over
+
+    def test_who_is_not_seen_was_not_elected(self) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1)})
+        assert elections(seen.believed()) == elections(seen)
+        assert elections(silent(seen, name(0, 0)).believed()) == ()
 
 
 class TestWhatIsLeft:

@@ -174,11 +174,16 @@ def _forget(seen: SeenCluster) -> Iterable[Forget]:
         strangers = list(strangers_in(seen, view))
         ghosts = [each.id for each in strangers if not is_alive(each) and not _owns(seen, each)]
         # Members of another deployment. Those may go on knowing us: a server believes only whom it knows.
-        foreign = [each.id for each in strangers if seen.is_foreign(each) and each.id not in ghosts]
+        foreign = [each.id for each in strangers if _was_met(seen, each) and each.id not in ghosts]
         if ghosts:
             yield Forget(node.name, tuple(ghosts))
         if foreign:
             yield Forget(node.name, tuple(foreign), though_they_own_slots=True)
+
+
+def _was_met(seen: SeenCluster, member: SeenMember) -> bool:
+    """Of another deployment, and known to all of us: it did not come with one that has a wrong volume."""
+    return seen.is_foreign(member) and seen.is_known_to_all(member)
 
 
 def _owns(seen: SeenCluster, member: SeenMember) -> bool:
@@ -205,9 +210,7 @@ def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
 
 
 def _what_to_do(seen: SeenCluster, each: SeenMember) -> str:
-    return (
-        "it is forgotten on all nodes" if seen.is_foreign(each) else "reset that one, or remove it, by hand"
-    )
+    return "it is forgotten on all nodes" if _was_met(seen, each) else "reset that one, or remove it, by hand"
 
 
 def _rivals(seen: SeenCluster) -> Iterable[Refusal]:

@@ -28,16 +28,17 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int]) -> ClusterStep:
     if any(node.view is None for node in seen.nodes):
         return ClusterStep()
     lost = _lost(seen)
-    refill = {shard: slots for shard, slots in lost.items() if shard in may_be_lost and _heir(seen, shard)}
+    refill = {shard: slots for shard, slots in lost.items() if shard in may_be_lost}
     refused = tuple(_refusal(shard, slots) for shard, slots in lost.items() if shard not in refill)
-    if not refill:
-        return ClusterStep(refusals=refused)
     forget = tuple(_forget(seen, frozenset(refill)))
     assign = tuple(
-        AssignSlots(_heir(seen, shard), as_ranges(slots), 0) for shard, slots in sorted(refill.items())
+        AssignSlots(heir, as_ranges(slots), 0)
+        for shard, slots in refill.items()
+        if (heir := _heir(seen, shard)) is not None
     )
-    stages: tuple[tuple[ClusterAction, ...], ...] = (forget, assign) if forget else (assign,)
-    return ClusterStep(stages, (Wait("slots without data are served again", 0.5),), refused)
+    stages: tuple[tuple[ClusterAction, ...], ...] = tuple(stage for stage in (forget, assign) if stage)
+    waits = (Wait("slots without data are served again", 0.5),) if stages else ()
+    return ClusterStep(stages, waits, refused)
 
 
 def strangers_in(seen: SeenCluster, view: ClusterView) -> Iterable[SeenMember]:
@@ -109,9 +110,12 @@ def _owns(seen: SeenCluster, shard: int) -> bool:
     return any(view.own.slots for node, view in seen.answered if node.shard == shard)
 
 
-def _heir(seen: SeenCluster, shard: int | None) -> str:
+def _heir(seen: SeenCluster, shard: int | None) -> str | None:
+    """One that has joined: its claim must be newer than any that the others remember."""
     primary = seen.primary_of(shard) if shard is not None else None
-    return primary.name if primary is not None and primary.view is not None else ""
+    if primary is None or primary.view is None or primary.view.is_alone:
+        return None
+    return primary.name
 
 
 def _forget(seen: SeenCluster, shards: frozenset[int | None]) -> Iterable[Forget]:

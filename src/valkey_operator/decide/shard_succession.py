@@ -59,6 +59,28 @@ def plan(seen: SeenSharded) -> ClusterStep:
     return found if can_vote else found + _without_a_vote(seen, missing, heirs)
 
 
+@dataclass(frozen=True)
+class Election:
+    """Another primary than was known, and not by the operator's doing."""
+
+    shard: int
+    former: str
+    to: str
+    # The former one's pod is being stopped: then it has handed over, with every write.
+    was_handed_over: bool
+
+
+def elections(seen: SeenSharded) -> tuple[Election, ...]:
+    found = []
+    for shard, former in seen.primaries.items():
+        primary, before = seen.primary_of(shard), seen.of(former)
+        if primary is None or primary.name == former or primary.node.view is None:
+            continue
+        pod = before.pod if before is not None else None
+        found.append(Election(shard, former, primary.name, pod is None or pod.is_being_deleted))
+    return tuple(found)
+
+
 def proof_of_death(seen: SeenSharded, member: SeenMember) -> str:
     """How it is known that this server does not run, or that it does not matter; empty when it is not."""
     node = _node_of(seen, member.id)
@@ -200,40 +222,48 @@ def _failover(owner: Owner, heir: Heir, proof: str, wait: str) -> ClusterStep:
 
 def _refuse(seen: SeenSharded, unproven: list[SeenMember]) -> ClusterStep:
     """Nothing to refuse where nobody could take over; and who is about to return is waited for first."""
-    found = ClusterStep()
-    for member in unproven:
-        name, node, shard = _name_of(seen, member), _node_of(seen, member.id), _shard_of(seen, member)
-        if shard is None or not _followers(seen, member.id, shard):
-            continue
-        if node is not None and _may_return(node):
-            found += ClusterStep(waits=(Wait(f"{name} is about to return"),))
-            continue
-        why = (
-            f"too few primaries are left to vote, and {name} may be alive: it must answer, or "
-            f"{_machine(node)} be deleted or tainted node.kubernetes.io/out-of-service, or the annotation "
-            f"valkey.io/allow-takeover: {shard} be set"
-        )
-        found += ClusterStep(waits=(Wait(why),), refusals=(Refusal(f"replace {name}", GUARD, why),))
-    return found
+    shards = {member.id: _shard_of(seen, member) for member in unproven}
+    able = [each for each in unproven if _followers(seen, each.id, shards[each.id])]
+    if not able:
+        return ClusterStep()
+    returning = sorted(_name_of(seen, each) for each in unproven if _may_return(_node_of(seen, each.id)))
+    if returning:
+        return ClusterStep(waits=(Wait(f"{', '.join(returning)} is about to return"),))
+    names = ", ".join(sorted(_name_of(seen, each) for each in unproven))
+    numbers = ",".join(
+        str(shard) for shard in sorted({shard for shard in shards.values() if shard is not None})
+    )
+    why = (
+        f"too few primaries are left to vote, and {names} may be alive: each must answer, or its machine"
+        f"{_machines(seen, unproven)} be deleted or tainted node.kubernetes.io/out-of-service, or the annotation "
+        f"valkey.io/allow-takeover: {numbers} be set"
+    )
+    return ClusterStep(waits=(Wait(why),), refusals=(Refusal(f"replace {names}", GUARD, why),))
 
 
-def _may_return(node: ShardNode) -> bool:
+def _may_return(node: ShardNode | None) -> bool:
     """Its pod is being made; one that has run and is silent may never answer again."""
+    if node is None:
+        return False
     pod = node.pod
-    if pod is None or pod.is_being_deleted:
+    if pod is None:
         return True
     return node.is_heard or (not pod.has_run and (pod.is_placed or pod.unplaced_for < UNPLACED))
 
 
-def _machine(node: ShardNode | None) -> str:
-    return f"its machine {node.machine}" if node is not None and node.machine else "its machine"
+def _machines(seen: SeenSharded, members: list[SeenMember]) -> str:
+    found = (_node_of(seen, each.id) for each in members)
+    names = sorted({node.machine for node in found if node is not None and node.machine})
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _newest_epoch(seen: SeenSharded) -> int:
     return max((view.current_epoch for _, view in seen.cluster.answered), default=0)
 
 
-def _followers(seen: SeenSharded, primary_id: str, shard: int) -> list[ShardNode]:
+def _followers(seen: SeenSharded, primary_id: str, shard: int | None) -> list[ShardNode]:
+    if shard is None:
+        return []
     return [each for each in seen.in_shard(shard) if _follows(each.node.view, primary_id) and _stays(each)]
 
 

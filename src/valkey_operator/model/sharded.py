@@ -88,6 +88,8 @@ class SeenSharded:
     operation: str = ""
     # Servers that cannot run any more, by id: how that is known, other than from their sidecars.
     gone: Mapping[str, str] = field(default_factory=dict)
+    # The primary of each shard, as it was last known.
+    primaries: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def cluster(self) -> SeenCluster:

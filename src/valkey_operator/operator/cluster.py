@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
+from valkey_operator.decide.shard_succession import elections
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.support import refusal
 from valkey_operator.kube.controller import Again, Controller, itself, label
@@ -64,6 +65,7 @@ class ClusterController:
         item = self._world.caches.clusters.store.get(key)
         if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
+            self._sight.forget(key)
             return None
         deployment = self._world.deployments.of("ValkeyCluster", item)
         refused = refusal(deployment)
@@ -86,6 +88,8 @@ class ClusterController:
 
     async def _look(self, item: Custom, deployment: Deployment) -> Again:
         seen, found = await self._planned(item, deployment)
+        for each in elections(seen):
+            item = await self._steps.note_election(item, each)
         said: list[str] = []
         again = found.again
         try:

@@ -30,6 +30,7 @@ class ClusterSight:
 
     def __init__(self, world: World, memory: Memory, sight: Sight) -> None:
         self._world, self._memory, self._sight = world, memory, sight
+        self._primaries: dict[Key, dict[int, str]] = {}
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -47,7 +48,24 @@ class ClusterSight:
             bool(item.status.get("formed")),
             (item.status.get("operation") or {}).get("kind", ""),
             gone=dict(self._gone(item.key)),
+            primaries=self._known_primaries(item),
         )
+
+    def note_primary(self, key: Key, shard: int, node: str) -> None:
+        self._primaries.setdefault(key, {})[shard] = node
+
+    def forget(self, key: Key) -> None:
+        self._primaries.pop(key, None)
+
+    def _known_primaries(self, item: Custom) -> dict[int, str]:
+        """What this process knows is newer than what was told last."""
+        told = {
+            each["shardIndex"]: each["primary"] for each in item.status.get("shards", []) if "primary" in each
+        }
+        known = self._primaries.setdefault(item.key, {})
+        if item.status.get("formed"):
+            known.update({shard: name for shard, name in told.items() if shard not in known})
+        return dict(known)
 
     def on(self, machine: str) -> list[Key]:
         """ValkeyClusters with a node whose server was last heard there."""

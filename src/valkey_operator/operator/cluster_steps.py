@@ -12,6 +12,8 @@ from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import cluster_actions as do
 from valkey_operator.decide import resharding as move
+from valkey_operator.decide.actions import Why
+from valkey_operator.decide.shard_succession import Election
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
@@ -56,6 +58,7 @@ class ClusterSteps:
                 raise errors[0]
             for action in recorded:
                 if isinstance(action, do.FailOver):
+                    self._sight.note_primary(item.key, action.shard, action.node)
                     item = await self._note_done(action, item)
         return item
 
@@ -117,6 +120,16 @@ class ClusterSteps:
         if outcome.result != contract.RESULT_DONE:
             raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
         return outcome
+
+    async def note_election(self, item: Custom, found: Election) -> Custom:
+        """The servers have chosen another primary by themselves; nobody saw how far the former one was."""
+        self._sight.note_primary(item.key, found.shard, found.to)
+        if found.was_handed_over:
+            return item
+        elected = do.FailOver(
+            found.to, found.shard, found.former, "", Why.ELECTED, planned=False, lost_seconds=None
+        )
+        return await self._record(elected, item)
 
     async def _record(self, action: do.NoteFormed | do.FailOver, item: Custom) -> Custom:
         if isinstance(action, do.NoteFormed):
