@@ -182,7 +182,8 @@ async def test_a_shard_whose_volumes_are_gone_is_served_again_only_when_a_person
             print(status["message"])
             assert f"the data of shard 1, slots {slots}, is lost" in status["message"]
             assert "valkey.io/allow-data-loss: 1" in status["message"]
-            assert (status["state"], status["readyShards"]) == ("Degraded", 2)
+            assert (status["state"], status["reason"]) == ("Degraded", "SlotsWithoutPrimary")
+            assert (status["readyShards"], status["slotsUnassigned"]) == (2, 5461)
             other = grid.place.valkey(f"{grid.primary(0)}-0", "-c", "SET", "a{06S}", "v")
             assert other.endswith("OK"), "the other shards do not serve"
             assert grid.status()["shards"][1].get("slots", "") == ""

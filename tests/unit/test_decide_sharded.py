@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
 from valkey_operator.decide.cluster_actions import (
     AssignSlots,
@@ -387,7 +388,8 @@ class TestEmptyVolumes:
         assert guards(found) == {"lost_slots_are_not_refilled"}
         assert "the data of shard 1, slots 5462-10922, is lost" in found.report.message
         assert "valkey.io/allow-data-loss: 1" in found.report.message
-        assert found.report.state == State.DEGRADED
+        assert (found.report.state, found.report.reason) == (State.DEGRADED, Reason.SLOTS_WITHOUT_PRIMARY)
+        assert found.report.slots_assigned == 16384 - 5461
 
     @pytest.mark.parametrize(("allowed", "is_done"), [({1}, True), ({0}, False), ({0, 1}, True)])
     def test_its_slots_are_served_again_only_when_a_person_names_the_shard(

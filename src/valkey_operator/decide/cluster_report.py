@@ -47,7 +47,7 @@ class ClusterReport:
 
 def report(seen: SeenSharded, step: ClusterStep) -> ClusterReport:
     shards = tuple(_shard(seen, shard) for shard in sorted({each.node.shard for each in seen.nodes}))
-    owned = len(seen.cluster.owned)
+    owned = len(seen.cluster.served)
     state, reason = _state(seen, step, shards, owned)
     said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
     message = "; ".join(dict.fromkeys(said))[:LONGEST]

@@ -234,6 +234,12 @@ class SeenCluster:
             {part for _, view in self.answered for member in view.by_id.values() for part in member.ranges}
         )
 
+    @cached_property
+    def served(self) -> frozenset[int]:
+        """Slots that a node of ours owns in anybody's view; those of servers that are gone are not served."""
+        members = (each for _, view in self.answered for each in view.by_id.values() if each.id in self.by_id)
+        return as_slots({part for each in members for part in each.ranges})
+
     def primary_of(self, shard: int) -> ClusterNode | None:
         """Who owns its slots, by the newest word on it; else who is followed; else the first that is a primary.
 
