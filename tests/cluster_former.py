@@ -34,6 +34,7 @@ class Former:
 
     everyone: dict[str, Member]
     is_formed: bool = False
+    may_be_lost: frozenset[int] = frozenset()
     ids: dict[str, str] = field(default_factory=dict)
     said: dict[str, contract.Server] = field(default_factory=dict)
     done: int = 0
@@ -78,8 +79,8 @@ class Former:
                 order = {"meet": contract.Meet(nodes=nodes)}
             case Follow(name, _, primary_id):
                 order = {"replicate": contract.Replicate(primary=primary_id)}
-            case Forget(name, ids):
-                order = {"forget": contract.Forget(node_ids=ids)}
+            case Forget(name, ids, though):
+                order = {"forget": contract.Forget(node_ids=ids, though_they_own_slots=though)}
         outcome = await self.everyone[name].order(limit=5.0, **order)
         if outcome.result != contract.RESULT_DONE:
             self.refused.append(f"{name}: {outcome.message}")
@@ -90,7 +91,7 @@ class Former:
         """Until there is nothing to do and nothing to wait for."""
         ends = time.monotonic() + patience
         while True:
-            step = formation.plan(await self.look())
+            step = formation.plan(await self.look(), self.may_be_lost)
             if until(step) if until is not None else step.is_settled:
                 return step
             waits = [each.sentence for each in step.waits]

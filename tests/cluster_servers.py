@@ -65,6 +65,7 @@ class Member(Pod):
         socket_file = self.folder / "s"
         socket_file.unlink(missing_ok=True)
         own = f"port {self.port}\ncluster-port {self.bus}\ncluster-announce-ip {HOST}\ndir {self.folder}\n"
+        own += f"cluster-announce-hostname {self.folder.parent.name}-{self.node}.ns.svc\n"
         (self.folder / "c").write_text(CONFIG + own + f"unixsocket {socket_file}\n")
         with (self.folder / "log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(

@@ -44,8 +44,8 @@ class Grid:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
 
-    async def make(self, version: str = NEWEST) -> None:
-        self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version)})
+    async def make(self, version: str = NEWEST, **more: Any) -> None:
+        self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version), **more})
         await self.is_well()
 
     async def is_well(self, patience: float = 120) -> None:

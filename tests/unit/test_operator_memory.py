@@ -211,3 +211,34 @@ def test_the_last_word_of_a_server_that_has_ended_is_newer_than_its_last_heartbe
     memory.hear(A, None, ended, [DIED])
     known = memory.of(A)
     assert (known.last_offset, known.last_up_at, known.was_final) == (70, clock.time - 1.5, False)
+
+
+REPLICA = contract.ROLE_REPLICA
+
+
+def test_a_replica_was_in_sync_only_if_its_link_was_up_in_this_run_of_its_server() -> None:
+    memory, _ = remembering()
+    memory.hear(B, None, observation(REPLICA, link=False), [])
+    assert memory.of(B).was_linked is None  # it may have been, before this operator came
+    memory.hear(B, None, observation(REPLICA, link=True), [])
+    memory.hear(B, None, observation(REPLICA, link=False), [])
+    assert memory.of(B).was_linked
+    memory.hear(B, None, observation(REPLICA, link=False), [DIED])
+    assert memory.of(B).was_linked is False
+    memory.hear(B, None, observation(REPLICA, link=True), [])
+    memory.hear(B, None, observation(REPLICA, link=False, uid="another"), [])
+    assert memory.of(B).was_linked is False
+
+
+def test_the_word_of_a_kubelet_holds_for_its_own_pod_and_until_the_server_is_heard_again() -> None:
+    memory, _ = remembering()
+    memory.hear(A, None, observation(), [])
+    memory.of(A).node_id = "id"
+    memory.end(A, "another")
+    assert not memory.of(A).ended
+    memory.end(A, "u")
+    assert memory.of(A).ended == {"id"}
+    back = observation(uid="next")
+    back.server.cluster.node_id = "id"
+    memory.hear(A, None, back, [])
+    assert not memory.of(A).ended

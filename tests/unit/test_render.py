@@ -24,7 +24,7 @@ from valkey_operator.render.pod import OperatorPlace
 from valkey_operator.render.server_config import valkey_conf
 from valkey_operator.render.service import services, unwanted_services
 from valkey_operator.render.system_users import system_users
-from valkey_operator.render.users import RULES, secret_name
+from valkey_operator.render.users import RULES, SIDECAR, secret_name
 
 OPERATOR = OperatorPlace("valkey-operator/operator:1", "valkey-system")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -164,6 +164,15 @@ def test_the_users_file_names_the_default_user_and_holds_no_password() -> None:
     assert "secret" not in found["users.acl"]
     assert found["users.acl"].count(" on #") == len(RULES)
     assert sorted(found) == ["exporter.json", "replication-password", "sidecar-password", "users.acl"]
+
+
+def test_in_a_cluster_nobody_but_the_sidecar_may_merge_it_with_another() -> None:
+    passwords = dict.fromkeys(RULES, "secret")
+    default, *others = contents(system_users(replace(deployment(), kind="ValkeyCluster"), passwords))[
+        "users.acl"
+    ].splitlines()
+    assert default.endswith("+@all -cluster|meet -cluster|reset")
+    assert any("+cluster " in line for line in others if SIDECAR in line)
 
 
 def template(**spec: Any) -> dict[str, Any]:

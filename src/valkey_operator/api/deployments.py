@@ -138,6 +138,16 @@ class SwitchoverStatus(Model):
     """The epoch of the new primary; `lastFailover` with the same one tells the rest."""
 
 
+class AllowancesUsed(Model):
+    """Shards whose allowance was made use of, or was not needed. For another time take the annotation away first."""
+
+    takeover: Annotated[list[int], LIST_SET, Field(max_length=500)] | None = None
+    """By `valkey.io/allow-takeover`."""
+
+    data_loss: Annotated[list[int], LIST_SET, Field(max_length=500)] | None = None
+    """By `valkey.io/allow-data-loss`."""
+
+
 class ValkeyClusterStatus(DeploymentStatus):
     """How the cluster is."""
 
@@ -161,6 +171,9 @@ class ValkeyClusterStatus(DeploymentStatus):
 
     formed: bool | None = None
     """Every slot has had a primary: from then on a slot without one is a loss, and not a beginning."""
+
+    allowances_used: AllowancesUsed | None = None
+    """What annotations allowed, and allow no more."""
 
 
 def _is_whole_number(field: str) -> Callable[[Any], bool]:

@@ -6,9 +6,18 @@ import secrets
 from typing import NamedTuple
 
 SWITCHOVER = "valkey.io/switchover"
+# Of a ValkeyCluster: shards, by number, separated by commas. Each is good for one time (`status.allowancesUsed`).
+ALLOW_TAKEOVER = "valkey.io/allow-takeover"
+ALLOW_DATA_LOSS = "valkey.io/allow-data-loss"
 ANY = "any"
 # On a ValkeyCluster: the number of shards to which slots are not moved any further. Another wish makes it void.
 STOP_RESHARDING = "valkey.io/stop-resharding"
+
+
+def shards_named(annotation: str) -> frozenset[int]:
+    """What is no number names no shard."""
+    parts = (part.strip() for part in annotation.split(","))
+    return frozenset(int(part) for part in parts if part.isascii() and part.isdigit())
 
 
 class SwitchoverRequest(NamedTuple):

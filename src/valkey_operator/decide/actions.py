@@ -15,6 +15,8 @@ class Why(StrEnum):
     RECORD_FOUND = "RecordFound"
     SERVER_DIED = "ServerDied"
     UNREACHABLE = "Unreachable"
+    # In a cluster: by the servers themselves, without the operator.
+    ELECTED = "Elected"
     FULLEST_DATA = "FullestData"
     HANDED_BACK = "HandedBack"
     POD_STOPPING = "PodStopping"

@@ -49,6 +49,8 @@ class Follow:
 class Forget:
     node: str
     ids: tuple[str, ...]
+    # A person has said that what is in their slots may be lost.
+    though_they_own_slots: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,20 @@ class FailOver:
     planned: bool
     # How much can be lost at most, in seconds of writes; None is not known.
     lost_seconds: int | None = 0
+    # Without a vote, for want of voters: how each that is missing is known to be dead.
+    proof: str = ""
+
+
+@dataclass(frozen=True)
+class OpenGate:
+    """Its server starts with what is on its volume: nobody else of its shard has more."""
+
+    node: str
 
 
 ClusterAction = (
     Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | NoteFormed | MakeNode | RemoveNode | RestartPod
-    | FailOver | SlotAction
+    | FailOver | OpenGate | SlotAction
 )  # fmt: skip
 
 

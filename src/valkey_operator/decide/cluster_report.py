@@ -44,18 +44,29 @@ class ClusterReport:
     slots_assigned: int
     total_replicas: int
     ready_replicas: int
+    # Shards that need no longer what a person has allowed for them: that is good for one time.
+    used_takeovers: frozenset[int] = frozenset()
+    used_data_losses: frozenset[int] = frozenset()
 
 
 def report(seen: SeenSharded, step: ClusterStep) -> ClusterReport:
     shards = tuple(_shard(seen, shard) for shard in sorted({each.node.shard for each in seen.nodes}))
-    owned = len(seen.cluster.owned)
+    owned = len(seen.cluster.served)
     state, reason = _state(seen, step, shards, owned)
     said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
     message = "; ".join(dict.fromkeys(said))[:LONGEST]
     return ClusterReport(
         state, reason, message, _conditions(seen, state, reason, message, shards, owned), step.doing, _next(step),
-        shards, owned, len(seen.nodes), sum(_is_ready(each) for each in seen.nodes),
+        shards, owned, len(seen.nodes), sum(_is_ready(each) for each in seen.nodes), _used_takeovers(seen),
+        seen.wish.allows_data_loss if owned == SLOTS and step.is_settled else frozenset(),
     )  # fmt: skip
+
+
+def _used_takeovers(seen: SeenSharded) -> frozenset[int]:
+    primaries = {shard: seen.primary_of(shard) for shard in seen.wish.allows_takeover}
+    return frozenset(
+        shard for shard, each in primaries.items() if each is not None and each.node.view is not None
+    )
 
 
 def _shard(seen: SeenSharded, shard: int) -> ShardReport:

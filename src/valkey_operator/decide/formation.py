@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from valkey_operator.decide import slots
+from valkey_operator.decide import lost_slots, slots
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import (
     AssignSlots,
@@ -21,6 +21,7 @@ from valkey_operator.decide.cluster_actions import (
     Meet,
     NoteFormed,
 )
+from valkey_operator.decide.lost_slots import is_alive, strangers_in
 from valkey_operator.model.cluster import (
     EVERY_SLOT,
     ClusterNode,
@@ -37,8 +38,12 @@ SOON = 0.05
 PING_PER_NODE, TIMEOUT_PER_NODE = 8, 40
 
 
-def plan(seen: SeenCluster) -> ClusterStep:
-    refusals = (*_foreign(seen), *_lost(seen), *_stranded(seen))
+def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> ClusterStep:
+    """`may_be_lost`: shards whose slots a person wants served again, without what was in them."""
+    lost = lost_slots.plan(seen, may_be_lost)
+    if lost.actions:
+        return lost
+    refusals = (*_foreign(seen), *lost.refusals, *_stranded(seen))
     assign = tuple(_assign(seen))
     # Whoever met a member of another cluster would merge the two.
     meet = () if any(each.guard == "only_our_nodes_are_members" for each in refusals) else tuple(_meet(seen))
@@ -126,7 +131,10 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
 def _has_company(seen: SeenCluster, view: ClusterView) -> bool:
     """It knows somebody who is of another cluster, or one of ours that was never heard: until that is known it joins
     nobody."""
-    return any(each.id not in seen.by_id and (_is_alive(each) or each.ranges) for each in view.by_id.values())
+    return any(
+        each.id not in seen.by_id and (is_alive(each) or each.ranges) and not seen.is_former(each)
+        for each in view.by_id.values()
+    )
 
 
 def _hub(seen: SeenCluster) -> ClusterNode | None:
@@ -163,22 +171,19 @@ def _forget(seen: SeenCluster) -> Iterable[Forget]:
     if any(node.view is None for node in seen.nodes):
         return
     for node, view in seen.answered:
-        ghosts = tuple(
-            each.id for each in _strangers(seen, view) if not _is_alive(each) and not _owns(seen, each)
-        )
+        strangers = list(strangers_in(seen, view))
+        ghosts = [each.id for each in strangers if not is_alive(each) and not _owns(seen, each)]
+        # Members of another deployment. Those may go on knowing us: a server believes only whom it knows.
+        foreign = [each.id for each in strangers if _was_met(seen, each) and each.id not in ghosts]
         if ghosts:
-            yield Forget(node.name, ghosts)
+            yield Forget(node.name, tuple(ghosts))
+        if foreign:
+            yield Forget(node.name, tuple(foreign), though_they_own_slots=True)
 
 
-def _strangers(seen: SeenCluster, view: ClusterView) -> Iterable[SeenMember]:
-    """Members that are none of our nodes; one of ours whose id was never heard may be among them, and then none is."""
-    if all(node.id for node in seen.nodes):
-        yield from (each for each in view.by_id.values() if each.id not in seen.by_id)
-
-
-def _is_alive(member: SeenMember) -> bool:
-    """As far as anybody knows: the others have not agreed that it failed, and it has not become another one."""
-    return bool(member.address) and not member.is_failed
+def _was_met(seen: SeenCluster, member: SeenMember) -> bool:
+    """Of another deployment, and known to all of us: it did not come with one that has a wrong volume."""
+    return seen.is_foreign(member) and seen.is_known_to_all(member)
 
 
 def _owns(seen: SeenCluster, member: SeenMember) -> bool:
@@ -191,22 +196,21 @@ def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
     found = {
         each.id: (node, each)
         for node, view in seen.answered
-        for each in _strangers(seen, view)
-        if _is_alive(each) or (each.ranges and not _is_ours(seen, each))
+        for each in strangers_in(seen, view)
+        if not seen.is_former(each) and (is_alive(each) or (each.ranges and not seen.is_known_to_all(each)))
     }
     for node, each in found.values():
         yield Refusal(
             "meet",
             "only_our_nodes_are_members",
-            f"{node.name} knows {each.id} at {each.address or 'no address'}, which is no node of this cluster: "
-            "reset that one, or remove it, by hand",
+            f"{node.name} knows {each.hostname or each.id} at {each.address or 'no address'}, which is no node of this "
+            f"cluster: {_what_to_do(seen, each)}",
         )
     yield from _rivals(seen)
 
 
-def _is_ours(seen: SeenCluster, member: SeenMember) -> bool:
-    """A former node of ours: all who answer know it, so it came with none of them from elsewhere."""
-    return all(member.id in view.by_id for _, view in seen.answered if not view.is_alone)
+def _what_to_do(seen: SeenCluster, each: SeenMember) -> str:
+    return "it is forgotten on all nodes" if _was_met(seen, each) else "reset that one, or remove it, by hand"
 
 
 def _rivals(seen: SeenCluster) -> Iterable[Refusal]:
@@ -230,42 +234,6 @@ def _do_not_know_each_other(seen: SeenCluster, node: ClusterNode, name: str) -> 
     other = next(each for each in seen.nodes if each.name == name)
     views = [(node.view, other.id), (other.view, node.id)]
     return all(view is not None and known not in view.by_id for view, known in views)
-
-
-def _lost(seen: SeenCluster) -> Iterable[Refusal]:
-    """Slots whose owner is gone for good, and slots that nobody owns any more."""
-    everyone_answers = all(node.view is not None for node in seen.nodes)
-    unowned = EVERY_SLOT - seen.owned
-    if seen.is_formed and everyone_answers and unowned:
-        yield Refusal(
-            f"serve slots {as_text(unowned)}",
-            "lost_slots_are_not_refilled",
-            f"nobody owns slots {as_text(unowned)}: what was in them is lost",
-        )
-    if not seen.is_formed and unowned and any(node.keys for node, _ in seen.answered):
-        yield Refusal(
-            f"assign slots {as_text(unowned)}",
-            "lost_slots_are_not_refilled",
-            f"nobody owns slots {as_text(unowned)}, and there are keys already: this is no new cluster",
-        )
-    if everyone_answers:
-        yield from _owned_by_ghosts(seen)
-
-
-def _owned_by_ghosts(seen: SeenCluster) -> Iterable[Refusal]:
-    """Of one that has failed: before that its replica has not had the time to take over."""
-    ghosts = {
-        each.id: each
-        for _, view in seen.answered
-        for each in _strangers(seen, view)
-        if each.slots and each.is_failed and _is_ours(seen, each)
-    }
-    for each in ghosts.values():
-        yield Refusal(
-            f"forget {each.id}",
-            "an_owner_of_slots_is_not_forgotten",
-            f"slots {as_text(each.slots)} belong to {each.id}, whose node is gone with all its data",
-        )
 
 
 def _stranded(seen: SeenCluster) -> Iterable[Refusal]:

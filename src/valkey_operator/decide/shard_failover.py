@@ -1,59 +1,13 @@
-"""Who takes over the slots of a primary that is dead, or that is to go."""
+"""Who takes over the slots of a primary that is to go, with every write."""
 
 from __future__ import annotations
-
-from math import ceil
 
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
-# A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
-COMES_BACK = 10.0
-# A link that was down for longer before the death has not brought the last writes.
-LINK = 2.0
 SMALL_LAG = 4 * 1024 * 1024
-FAILOVER, SWITCHOVER = "Failover", "Switchover"
-
-
-def plan(seen: SeenSharded) -> ClusterStep:
-    """With proof of death the best replica is asked at once, whatever the node timeout is; the others vote."""
-    found = ClusterStep()
-    for shard in seen.cluster.shards:
-        primary = seen.primary_of(shard)
-        if primary is not None and primary.is_dead:
-            found += _replace(seen, primary)
-    return found
-
-
-def _replace(seen: SeenSharded, dead: ShardNode) -> ClusterStep:
-    is_leaving = dead.pod is not None and dead.pod.is_being_deleted
-    if dead.disk.is_complete and not is_leaving and dead.dead_for < COMES_BACK:
-        why = f"{dead.name} has all its data on disk and is about to start again"
-        return ClusterStep(waits=(Wait(why, 1.0),))
-    able = [each for each in _followers(seen, dead) if each.unlinked_for <= dead.dead_for + LINK]
-    best = max(able, key=lambda each: (each.offset, -each.node.index), default=None)
-    if best is None:
-        return _nobody(seen, dead)
-    action = FailOver(
-        best.name, dead.node.shard, dead.name, dead.node.id, "ServerDied", planned=False,
-        lost_seconds=ceil(dead.dead_for + LINK),
-    )  # fmt: skip
-    return ClusterStep(
-        ((action,),),
-        (Wait("the others vote", 0.5),),
-        doing=Doing(FAILOVER, f"{best.name} takes over from {dead.name}"),
-    )
-
-
-def _nobody(seen: SeenSharded, dead: ShardNode) -> ClusterStep:
-    """Then its own volume is all there is, or a replica that has not answered yet."""
-    silent = sorted(each.name for each in seen.in_shard(dead.node.shard) if not each.is_heard)
-    if silent:
-        return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {dead.node.shard} does not answer"),))
-    return ClusterStep(
-        waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
-    )
+SWITCHOVER = "Switchover"
 
 
 def switch_over(seen: SeenSharded) -> ClusterStep:

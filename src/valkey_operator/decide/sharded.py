@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll
+from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll, shard_succession
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
@@ -70,12 +70,12 @@ def _step(seen: SeenSharded) -> ClusterStep:
     made = _make(seen)
     if not seen.is_formed and (made.actions or made.waits):
         return made  # slots are shared out among all shards, or not at all
-    urgent = shard_failover.plan(seen)
-    if urgent.actions or urgent.waits:
+    urgent = shard_succession.plan(seen)
+    if urgent.actions:
         return made + urgent
-    formed = formation.plan(seen.cluster)
-    if formed.actions or formed.waits:
-        return _still(seen, made + formed + shard_roll.mend(seen))
+    formed = formation.plan(seen.cluster, seen.wish.allows_data_loss)
+    if urgent.waits or formed.actions or formed.waits:
+        return _still(seen, made + urgent + formed + shard_roll.mend(seen))
     if made.actions or made.waits or formed.refusals:
         return made + formed
     return _in_good_order(seen)

@@ -61,6 +61,17 @@ class SeenMember:
         return as_slots(self.ranges)
 
     @property
+    def node(self) -> str:
+        """The name of the node that this server runs in, or ran in, as it announces it."""
+        return self.hostname.partition(".")[0]
+
+    @property
+    def family(self) -> str:
+        """Which deployment it is of: its name without shard and number, and where that is; empty when not announced."""
+        name, _, place = self.hostname.partition(".")
+        return f"{name.rsplit('-', 2)[0]}.{place}" if place else ""
+
+    @property
     def may_vote(self) -> bool:
         return self.is_connected and not self.is_failed and not self.is_suspected
 
@@ -195,6 +206,29 @@ class SeenCluster:
         return tuple(sorted({node.shard for node in self.nodes}))
 
     @cached_property
+    def _families(self) -> frozenset[str]:
+        return frozenset(view.own.family for _, view in self.answered if view.own.family)
+
+    @cached_property
+    def _family_of(self) -> dict[str, str]:
+        """By id. Names are not passed on: one who has never heard that member itself does not know its name."""
+        known = (each for _, view in self.answered for each in view.by_id.values())
+        return {each.id: each.family for each in known if each.family}
+
+    def is_former(self, member: SeenMember) -> bool:
+        """It announced the name of a node of this deployment."""
+        return self._family_of.get(member.id) in self._families
+
+    def is_foreign(self, member: SeenMember) -> bool:
+        """It announces the name of a node of another deployment."""
+        family = self._family_of.get(member.id)
+        return family is not None and bool(self._families) and family not in self._families
+
+    def is_known_to_all(self, member: SeenMember) -> bool:
+        """So it came with none of them from elsewhere."""
+        return all(member.id in view.by_id for _, view in self.answered if not view.is_alone)
+
+    @cached_property
     def owned(self) -> frozenset[int]:
         """Slots that have an owner in anybody's view."""
         # Most views say the same: by ranges that is little to look at.
@@ -202,16 +236,36 @@ class SeenCluster:
             {part for _, view in self.answered for member in view.by_id.values() for part in member.ranges}
         )
 
+    @cached_property
+    def served(self) -> frozenset[int]:
+        """Slots that a node of ours owns in anybody's view; those of servers that are gone are not served."""
+        members = (each for _, view in self.answered for each in view.by_id.values() if each.id in self.by_id)
+        return as_slots({part for each in members for part in each.ranges})
+
     def primary_of(self, shard: int) -> ClusterNode | None:
-        """Who owns its slots, by the newest word on it; else who is followed; else the first that is a primary."""
+        """Who owns its slots, by the newest word on it; else who is followed; else the first that is a primary.
+
+        Nobody while one of the shard follows an owner that is none of our nodes any more: that one has the data, and
+        must not follow an empty one that came after it.
+        """
         nodes = [node for node in self.nodes if node.shard == shard and node.id]
         epochs = {node.name: self._epoch_of(node) for node in nodes}
         owners = [node for node in nodes if epochs[node.name] is not None]
         if owners:
             return max(owners, key=lambda node: epochs[node.name] or 0)
+        if self.orphaned(shard):
+            return None
         followed = {node.view.own.primary_id for node in nodes if node.view is not None}
         primaries = [node for node in nodes if node.view is not None and node.view.own.is_primary]
         return min(primaries, key=lambda node: (node.id not in followed, node.index), default=None)
+
+    def orphaned(self, shard: int) -> SeenMember | None:
+        """The owner of the shard's slots that is none of our nodes any more, and still has a replica among them."""
+        for node, view in self.answered:
+            owner = view.by_id.get(view.own.primary_id)
+            if node.shard == shard and owner is not None and owner.id not in self.by_id and owner.ranges:
+                return owner
+        return None
 
     def _epoch_of(self, node: ClusterNode) -> int | None:
         """The config epoch under which somebody sees it as an owner of slots."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from valkey_operator.model.cluster import ClusterNode, SeenCluster
 from valkey_operator.model.gate import Disk
-from valkey_operator.model.instance import SeenPod
+from valkey_operator.model.instance import LastWord, SeenPod
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class ClusterWish:
     switchover: str | None = None
     # A person has stopped the moves to this number of shards.
     is_stopped: bool = False
+    # Shards that a person has named, and that have not been made use of: whose primary may be replaced without proof
+    # that it is dead; and whose slots may be served again without what was in them.
+    allows_takeover: frozenset[int] = frozenset()
+    allows_data_loss: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,18 @@ class ShardNode:
     age: float = 0.0
     is_dead: bool = False
     dead_for: float = 0.0
+    # No other pod of this node can run a server unseen: what its sidecar says is true of the node.
+    is_alone: bool = True
+    # How far its server was when it was last heard; None when it never was.
+    last_up: LastWord | None = None
     disk: Disk = field(default_factory=Disk)
     offset: int = 0
-    # Of a replica: for how long its link to its primary is down.
+    # Of a replica: for how long its link to its primary is down; and whether it was up since its server started, where
+    # that is known.
     unlinked_for: float = 0.0
+    was_linked: bool | None = True
+    # Its server waits to be let in.
+    is_at_the_gate: bool = False
     # Of its server: from 9 on whole slots are handed over, before that key by key.
     major_version: int = 9
     used_bytes: int = 0
@@ -60,6 +73,8 @@ class ShardNode:
     # It was asked during this look, and answered or did not; None when it was not asked.
     answered: bool | None = None
     needs_restart: str = ""
+    # Where its pod runs, or ran.
+    machine: str = ""
 
     @property
     def name(self) -> str:
@@ -83,6 +98,10 @@ class SeenSharded:
     operation: str = ""
     # How far it was then; None where it does not count, or where the wish has changed since.
     progress: Progress | None = None
+    # Servers that cannot run any more, by id: how that is known, other than from their sidecars.
+    gone: Mapping[str, str] = field(default_factory=dict)
+    # The primary of each shard, as it was last known.
+    primaries: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def cluster(self) -> SeenCluster:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
+from valkey_operator.decide.shard_succession import elections
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.support import refusal
 from valkey_operator.kube.controller import Again, Controller, itself, label
@@ -51,6 +52,7 @@ class ClusterController:
         self.controller.watches(caches.defaults, self._concerned)
         self.controller.watches(caches.nodes, label(marks.CLUSTER))
         self.controller.watches(caches.pods, label(marks.CLUSTER))
+        self.controller.watches(caches.machines, self._on)
         for made in (caches.services, caches.secrets, caches.budgets):
             self.controller.watches(made, label(marks.CLUSTER))
 
@@ -65,6 +67,7 @@ class ClusterController:
         if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
             self._pace.forget(key)
+            self._sight.forget(key)
             return None
         deployment = self._world.deployments.of("ValkeyCluster", item)
         refused = refusal(deployment)
@@ -87,12 +90,16 @@ class ClusterController:
 
     async def _look(self, item: Custom, deployment: Deployment) -> Again:
         seen, found = await self._planned(item, deployment)
+        for each in elections(seen):
+            item = await self._steps.note_election(item, each)
         said: list[str] = []
         again = found.again
         try:
             item = await self._steps.carry_out(found.stages, item, deployment, seen)
         except Failed as why:
             said, again = [str(why)], SOON
+            # Steps before the one that failed may have recorded something.
+            item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._report(item, deployment, found, said)
         if found.stages:
@@ -149,6 +156,10 @@ class ClusterController:
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> None:
         await self._world.writer.status(self._world.caches.clusters, item, item.status, after, compare=True)
+
+    def _on(self, machine: Object) -> list[Key]:
+        """Those with a server there, or that had one there when it was last heard."""
+        return self._sight.on(machine.metadata.name)
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned("ValkeyCluster", item.metadata.namespace)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from valkey_operator.api.requests import STOP_RESHARDING
+from valkey_operator.api.requests import ALLOW_DATA_LOSS, ALLOW_TAKEOVER, STOP_RESHARDING, shards_named
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.shard_moves import SCALING
@@ -15,12 +15,15 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
-from valkey_operator.operator.instance_seen import Sight, disk_of, pod_of, switchover_request
+from valkey_operator.operator.instance_seen import Sight, disk_of, last_word, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
+from valkey_operator.render import marks
 
 NEVER = float("inf")
+# The gate's rule by which a second pod of a node waits for the first.
+HELD = "a_node_has_one_pod"
 
 
 class ClusterSight:
@@ -28,6 +31,7 @@ class ClusterSight:
 
     def __init__(self, world: World, memory: Memory, sight: Sight) -> None:
         self._world, self._memory, self._sight = world, memory, sight
+        self._primaries: dict[Key, dict[int, str]] = {}
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -45,7 +49,50 @@ class ClusterSight:
             bool(item.status.get("formed")),
             (item.status.get("operation") or {}).get("kind", ""),
             _progress(item),
+            gone=dict(self._gone(item.key)),
+            primaries=self._known_primaries(item),
         )
+
+    def note_primary(self, key: Key, shard: int, node: str) -> None:
+        self._primaries.setdefault(key, {})[shard] = node
+
+    def forget(self, key: Key) -> None:
+        self._primaries.pop(key, None)
+
+    def _known_primaries(self, item: Custom) -> dict[int, str]:
+        """What this process knows is newer than what was told last."""
+        told = {
+            each["shardIndex"]: each["primary"] for each in item.status.get("shards", []) if "primary" in each
+        }
+        known = self._primaries.setdefault(item.key, {})
+        if item.status.get("formed"):
+            known.update({shard: name for shard, name in told.items() if shard not in known})
+        return dict(known)
+
+    def on(self, machine: str) -> list[Key]:
+        """ValkeyClusters with a node whose server was last heard there."""
+        return [
+            Key(node.metadata.namespace, node.metadata.labels[marks.CLUSTER])
+            for node in self._world.caches.nodes.store
+            if _is_of_a_cluster(node) and self._memory.of(node.key).machine == machine
+        ]
+
+    def _gone(self, key: Key) -> Iterator[tuple[str, str]]:
+        """Servers that cannot run any more, by id, as Kubernetes knows it. That it does not see where they are is no
+        reason to think so."""
+        for node in self.nodes(key):
+            known, pod = self._memory.of(node.key), self.pod(node)
+            # A later pod may have started the same server again, unheard.
+            may_run = pod is not None and _has_run(pod) and pod.metadata.uid != known.placed_uid
+            for ended in known.ended - ({known.node_id} if may_run else set()):
+                yield ended, "its kubelet has ended its pod for good"
+            if may_run or not known.node_id or not known.machine:
+                continue
+            machine = self._world.caches.machines.store.get(Key("", known.machine))
+            if machine is None:
+                yield known.node_id, f"its machine {known.machine} was deleted"
+            elif machine.is_out_of_service:
+                yield known.node_id, f"its machine {known.machine} is out of service"
 
     def _node(self, node: Custom, answered: Mapping[str, bool]) -> ShardNode:
         known, pod, name = self._memory.of(node.key), self.pod(node), node.metadata.name
@@ -55,27 +102,45 @@ class ClusterSight:
             heard = None
         seen = heard.observation if heard is not None else contract.Observation()
         is_told = node.status.get("observedGeneration") == node.metadata.generation
-        server = seen.server
-        found = cluster_view.node(name, *place_of(name), server, known.node_id)
+        server, has_volume = seen.server, self._sight.has_volume(node)
+        found = cluster_view.node(
+            name, *place_of(name), server, known.node_id or node.status.get("nodeId", "")
+        )
         known.node_id = found.id
-        has_run = pod is not None and pod.status.phase not in ("", "Pending")
+        has_run = pod is not None and _has_run(pod)
+        if pod is not None and (found.view is not None or (has_run and not known.machine)):
+            known.machine, known.placed_uid = pod.spec.node_name, pod.metadata.uid
         return ShardNode(
-            replace(found, may_hold_data=has_run or self._sight.has_volume(node)),
+            replace(found, may_hold_data=has_run or has_volume),
             is_being_deleted=bool(node.metadata.deletion_timestamp),
             pod=pod_of(pod, known, now, seen.gate.waits_for),
             is_heard=heard is not None,
             age=now - heard.at if heard is not None else NEVER,
             is_dead=heard is not None and not seen.HasField("server"),
             dead_for=0.0 if known.died_at is None else now - known.died_at,
+            is_alone=_is_alone(seen, has_volume=has_volume),
+            last_up=last_word(known, now),
             disk=disk_of(seen.disk),
             offset=server.replication.offset,
             unlinked_for=0.0 if known.link_lost_at is None else now - known.link_lost_at,
+            was_linked=known.was_linked,
+            is_at_the_gate=seen.gate.is_asked,
             major_version=int(server.version.partition(".")[0] or 0),
             used_bytes=server.memory.used_bytes,
             max_bytes=server.memory.max_bytes,
             answered=answered.get(name),
             needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
+            machine=known.machine,
         )  # fmt: skip
+
+
+def _has_run(pod: Pod) -> bool:
+    return pod.status.phase not in ("", "Pending")
+
+
+def _is_alone(seen: contract.Observation, *, has_volume: bool) -> bool:
+    """The sidecar has itself seen the server end; or it holds the volume that no other pod can have then."""
+    return seen.HasField("last_word") or (has_volume and not seen.gate.waits_for.startswith(HELD))
 
 
 def place_of(name: str) -> tuple[int, int]:
@@ -102,6 +167,8 @@ def _wish(item: Custom, deployment: Deployment) -> ClusterWish:
         deployment.value("update.maxParallelShards", 1),
         None if request is None else request.to,
         item.metadata.annotations.get(STOP_RESHARDING) == str(deployment.value("shards", 3)),
+        allows_takeover=allowed(item, ALLOW_TAKEOVER) - used(item, "takeover"),
+        allows_data_loss=allowed(item, ALLOW_DATA_LOSS) - used(item, "dataLoss"),
     )
 
 
@@ -112,3 +179,12 @@ def _progress(item: Custom) -> Progress | None:
     if told.get("kind") != SCALING or not is_same_wish or "total" not in told:
         return None
     return Progress(told.get("done", 0), told["total"])
+
+
+def allowed(item: Custom, annotation: str) -> frozenset[int]:
+    """Shards that a person has named."""
+    return shards_named(item.metadata.annotations.get(annotation, ""))
+
+
+def used(item: Custom, which: str) -> frozenset[int]:
+    return frozenset((item.status.get("allowancesUsed") or {}).get(which) or ())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from valkey_operator.api.requests import ALLOW_DATA_LOSS, ALLOW_TAKEOVER
 from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.cluster_report import ShardReport
 from valkey_operator.decide.conditions import conditions
@@ -13,6 +14,7 @@ from valkey_operator.decide.sharded import Plan
 from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
+from valkey_operator.operator.cluster_seen import allowed, used
 from valkey_operator.operator.instance_report import next_shown, operation_shown, refused_switchover
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
@@ -53,6 +55,8 @@ def status(
         "shards": [_shard(shard, told.get(shard.index, 0)) for shard in report.shards],
         "exporter": exporter.status(deployment),
     }
+    if spent := _spent(item, found):
+        after["allowancesUsed"] = spent
     if report.operation is not None:
         after["operation"] = _operation(item, report.operation, now, seconds_left)
     if report.next:
@@ -78,6 +82,16 @@ def _operation(item: Custom, doing: Doing, now: datetime, seconds_left: float | 
     if seconds_left is not None:
         shown["eta"] = written(now + timedelta(seconds=seconds_left))
     return shown
+
+
+def _spent(item: Custom, found: Plan) -> dict[str, list[int]]:
+    """As long as the annotation names the shard: one that is set anew counts anew."""
+    report = found.report
+    takeover = allowed(item, ALLOW_TAKEOVER) & (used(item, "takeover") | report.used_takeovers)
+    data_loss = allowed(item, ALLOW_DATA_LOSS) & (used(item, "dataLoss") | report.used_data_losses)
+    return {
+        name: sorted(shards) for name, shards in (("takeover", takeover), ("dataLoss", data_loss)) if shards
+    }
 
 
 def _shard(shard: ShardReport, told: int) -> dict[str, Any]:

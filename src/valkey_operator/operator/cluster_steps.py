@@ -12,7 +12,9 @@ from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import cluster_actions as do
 from valkey_operator.decide import resharding as move
+from valkey_operator.decide.actions import Why
 from valkey_operator.decide.shard_failover import SWITCHOVER
+from valkey_operator.decide.shard_succession import Election
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
@@ -56,6 +58,8 @@ class ClusterSteps:
             )
             for tried, outcome in zip(stage, done, strict=True):
                 if isinstance(tried, do.FailOver):
+                    if not isinstance(outcome, BaseException):
+                        self._sight.note_primary(item.key, tried.shard, tried.node)
                     item = await self._note_end(tried, item, outcome)
             errors = [each for each in done if isinstance(each, BaseException)]
             if errors:
@@ -121,6 +125,16 @@ class ClusterSteps:
             raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
         return outcome
 
+    async def note_election(self, item: Custom, found: Election) -> Custom:
+        """The servers have chosen another primary by themselves; nobody saw how far the former one was."""
+        self._sight.note_primary(item.key, found.shard, found.to)
+        if found.was_handed_over:
+            return item
+        elected = do.FailOver(
+            found.to, found.shard, found.former, "", Why.ELECTED, planned=False, lost_seconds=None
+        )
+        return await self._record(elected, item)
+
     async def _record(self, action: do.NoteFormed | do.FailOver, item: Custom) -> Custom:
         if isinstance(action, do.NoteFormed):
             return await self._status(item, formed=True)
@@ -172,8 +186,14 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
             return node, contract.Order(meet=contract.Meet(nodes=_acquaintances(others, seen)))
         case do.Follow(node, _, primary_id):
             return node, contract.Order(replicate=contract.Replicate(primary=primary_id))
-        case do.Forget(node, ids):
-            return node, contract.Order(forget=contract.Forget(node_ids=ids))
+        case do.Forget(node, ids, though_they_own_slots):
+            ghosts = contract.Forget(node_ids=ids, though_they_own_slots=though_they_own_slots)
+            return node, contract.Order(forget=ghosts)
+        case do.OpenGate(node):
+            return node, contract.Order(open_gate=contract.OpenGate())
+        case do.FailOver(proof=proof) if proof:
+            taken = contract.TakeOffice(former_id=action.former_id, proof=proof)
+            return action.node, contract.Order(take_office=taken, limit_milliseconds=FAILOVER_LIMIT)
         case do.FailOver():
             office = contract.Promote(force=not action.planned, former_id=action.former_id)
             return action.node, contract.Order(promote=office, limit_milliseconds=FAILOVER_LIMIT)

@@ -101,5 +101,23 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         # As exactly as a status tells it: see `cluster_status.steady`.
         round(math.log(server.memory.used_bytes + 1, 1.125)),
         (server.replication.primary_address, server.replication.link_is_up),
+        _cluster_news(server.cluster),
         (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
+    )
+
+
+def _cluster_news(seen: contract.ClusterView) -> tuple[object, ...]:
+    """Who is a member and owns what; links come and go."""
+    return (
+        seen.state,
+        tuple(
+            (
+                each.id,
+                each.role,
+                each.primary_id,
+                each.is_failed,
+                tuple((s.first, s.last) for s in each.slots),
+            )
+            for each in sorted(seen.nodes, key=lambda each: each.id)
+        ),
     )

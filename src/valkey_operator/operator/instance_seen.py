@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from valkey_operator.api.requests import SWITCHOVER, SwitchoverRequest
+from valkey_operator.api.requests import ALLOW_DATA_LOSS, SWITCHOVER, SwitchoverRequest
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.window import is_open
@@ -33,7 +33,6 @@ from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
 
-ALLOW_DATA_LOSS = "valkey.io/allow-data-loss"
 Answered = Mapping[str, bool]
 
 
@@ -101,7 +100,7 @@ class Sight:
             dead_for=0.0 if known.died_at is None else now - known.died_at,
             may_have_a_twin=self._may_have_a_twin(node, pod, known),
             was_in_sync=self._was_in_sync(node, known, primary),
-            last_up=_last_word(known, now),
+            last_up=last_word(known, now),
             needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
             is_behind=is_behind,
         )
@@ -184,7 +183,7 @@ def _spec(node: Custom) -> NodeRecord:
     )
 
 
-def _last_word(known: Remembered, now: float) -> LastWord | None:
+def last_word(known: Remembered, now: float) -> LastWord | None:
     if known.last_up_at is None:
         return None
     return LastWord(known.last_offset, now - known.last_up_at, known.was_final)

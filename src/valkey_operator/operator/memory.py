@@ -27,6 +27,13 @@ class Remembered:
     # In a cluster: as its server said last; and since when its link to its primary is down.
     node_id: str = ""
     link_lost_at: float | None = None
+    # Whether that link was up in this run of the server; None: nobody knows.
+    was_linked: bool | None = None
+    # Where the server that was heard last runs, and in which pod.
+    machine: str = ""
+    placed_uid: str = ""
+    # Ids of servers whose end their kubelet has told, and that were not heard since.
+    ended: set[str] = field(default_factory=set)
     heard_at: float | None = None
     # It was asked in vain, and nothing was heard of it since.
     has_not_answered: bool = False
@@ -72,6 +79,12 @@ class Memory:
         self._nodes.pop(node, None)
         self._seen_in_office.discard(node)
 
+    def end(self, node: Key, pod_uid: str) -> None:
+        """Its kubelet has ended this pod for good."""
+        known = self.of(node)
+        if known.node_id and known.pod_uid == pod_uid:
+            known.ended.add(known.node_id)
+
     def has_seen_in_office(self, primary: Key) -> bool:
         return primary in self._seen_in_office
 
@@ -83,11 +96,12 @@ class Memory:
         if known.pod_uid != seen.pod_uid:
             was_up = bool(known.pod_uid) and known.died_at is None and known.last_up_at is not None
             known.has_lost_one = known.has_lost_one or was_up
+            known.was_linked = False if known.pod_uid else None
             known.pod_uid, known.noted_at, known.in_sync = seen.pod_uid, {}, None
         known.heard_at, known.has_not_answered = self.now(), False
         known.noted_at.setdefault(seen.record.epoch, self.now())
         if any(event.kind in (DIED, STARTED) for event in events):
-            known.in_sync = None
+            known.in_sync, known.was_linked = None, False
         if not seen.HasField("server"):
             known.died_at = known.died_at if known.died_at is not None else self.now()
             if seen.HasField("last_word"):
@@ -96,6 +110,7 @@ class Memory:
                 known.last_up_at = self.now() - seen.last_word.milliseconds_ago / 1000
             return
         known.died_at = None
+        known.ended.discard(seen.server.cluster.node_id)
         if seen.server.answers:
             known.last_offset, known.last_up_at = seen.server.replication.offset, self.now()
             known.was_final = seen.is_fenced
@@ -115,6 +130,8 @@ class Memory:
             known.in_sync = False
 
     def _note_link(self, known: Remembered, server: contract.Server) -> None:
+        if server.replication.link_is_up:
+            known.was_linked = True
         if server.role == contract.ROLE_PRIMARY or server.replication.link_is_up:
             known.link_lost_at = None
         elif known.link_lost_at is None:

@@ -13,6 +13,7 @@ from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, Ow
 from valkey_operator.kube.resources import Resource
 from valkey_operator.render.pod import SERVER
 
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 CONFIG_ERROR = "FATAL CONFIG FILE ERROR"
 LOG_PREFIX = re.compile(r"^\d+:[XCSM] .{20,30} [.\-*#] ")
 
@@ -75,9 +76,36 @@ class PodStatus(Fields, frozen=True, gc=False):
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
+class Taint(Vocabulary, frozen=True, gc=False):
+    key: str
+
+
+class MachineSpec(Fields, frozen=True, gc=False):
+    taints: tuple[Taint, ...] = ()
+
+
+class Machine(Object, frozen=True, gc=False):
+    """A Node of Kubernetes."""
+
+    spec: MachineSpec = MachineSpec()
+
+    @property
+    def is_out_of_service(self) -> bool:
+        """A person, or who fences machines, has said that nothing runs there any more."""
+        return any(taint.key == OUT_OF_SERVICE for taint in self.spec.taints)
+
+
 class Pod(Object, frozen=True, gc=False):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def has_ended_for_good(self) -> bool:
+        """Its kubelet says that the server has ended, and starts none again."""
+        states = [each.state for each in self.status.container_statuses if each.name == SERVER]
+        return bool(self.metadata.deletion_timestamp and states) and all(
+            each.terminated is not None for each in states
+        )
 
     @property
     def is_ready(self) -> bool:

@@ -69,6 +69,9 @@ class ValkeyController:
         if states[0] != states[1] and pod is not None:
             for key in label(marks.CLUSTER)(pod):
                 self.memory.stir(key)
+        if isinstance(after, Pod) and after.has_ended_for_good:
+            for key in label(marks.NODE)(after):
+                self.memory.end(key, after.metadata.uid)
 
     def wake(self, node: Key) -> None:
         """A sidecar has said something new."""

@@ -14,6 +14,7 @@ from valkey_operator.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    NODES,
     PODS,
     SECRETS,
     SERVICES,
@@ -36,6 +37,7 @@ from valkey_operator.operator.seen import (
     VALKEYS,
     Claim,
     Custom,
+    Machine,
     Pod,
 )
 from valkey_operator.operator.vault import Vault
@@ -58,6 +60,7 @@ class Caches:
     defaults: Informer[Custom]
     nodes: Informer[Custom]
     pods: Informer[Pod]
+    machines: Informer[Machine]
     stateful_sets: Informer[ManagedObject]
     deployments: Informer[ManagedObject]
     services: Informer[ManagedObject]
@@ -113,6 +116,7 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         defaults=runtime.informer(DEFAULTS, Custom, watched),
         nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
         pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),
+        machines=runtime.informer(NODES, Machine),
         stateful_sets=made(STATEFUL_SETS),
         deployments=made(DEPLOYMENTS),
         services=made(SERVICES),

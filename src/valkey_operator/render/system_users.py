@@ -12,8 +12,9 @@ from valkey_operator.render import exporter, marks, users
 
 def system_users(deployment: Deployment, passwords: Mapping[str, str]) -> dict[str, Any]:
     """`passwords` of every user in `users.RULES`."""
+    default = users.OPEN_IN_A_CLUSTER if deployment.kind == "ValkeyCluster" else users.OPEN_DEFAULT
     content = {
-        "users.acl": users.users_acl({user: passwords[user] for user in users.RULES}),
+        "users.acl": users.users_acl({user: passwords[user] for user in users.RULES}, default),
         "sidecar-password": passwords[users.SIDECAR],
         "replication-password": passwords[users.REPLICATION],
         exporter.PASSWORD_FILE: exporter.password_file(passwords[users.EXPORTER]),

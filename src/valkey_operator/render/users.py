@@ -24,6 +24,8 @@ RULES = {
     ),
 }
 OPEN_DEFAULT = "user default on nopass ~* &* +@all"
+# One MEET of a wrong address merges two clusters, and within a second both have lost data for good.
+OPEN_IN_A_CLUSTER = f"{OPEN_DEFAULT} -cluster|meet -cluster|reset"
 
 
 def secret_name(deployment: str) -> str:

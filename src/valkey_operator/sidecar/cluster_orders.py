@@ -106,7 +106,9 @@ class ClusterOrders:
         server, view = await seen(self._pod)
         there = [view.by_id[each] for each in order.forget.node_ids if each in view.by_id]
         for member in there:
-            if member.is_connected and not member.is_failed:
+            # Members of another deployment, met by mistake, are alive and well.
+            is_foreign = member.family and view.own.family and member.family != view.own.family
+            if member.is_connected and not member.is_failed and not is_foreign:
                 raise Refusal("a_connected_node_is_not_forgotten", f"{member.id} is connected")
             if member.slots and not order.forget.though_they_own_slots:
                 slots = as_text(member.slots)
@@ -133,6 +135,9 @@ class ClusterOrders:
         missing = as_ranges(wished - view.own.slots)
         if missing:
             await server.call("CLUSTER", "ADDSLOTSRANGE", *(end for each in missing for end in each))
+        if missing and not view.is_alone:
+            # Newer than any claim of the former owner that somebody may still remember.
+            await server.call("CLUSTER", "BUMPEPOCH")
 
     async def _replicate(self, order: contract.Order) -> None:
         """The one to follow may not be known here yet: that is a matter of a few pings."""

@@ -1,0 +1,298 @@
+"""Who follows a primary that is dead, and by what right: a vote of the other primaries; or, where too few are left to
+vote, proof that every one that is missing is dead. One that is only unseen may be in office, with others unseen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
+from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
+from valkey_operator.model.cluster import ClusterView, SeenMember
+from valkey_operator.model.sharded import SeenSharded, ShardNode
+
+# A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
+COMES_BACK = 10.0
+# A link that was down for longer before the death has not brought the last writes.
+LINK = 2.0
+# A pod for which no machine was found for so long is not waited for.
+UNPLACED = 20.0
+FAILOVER = "Failover"
+ALLOWED = "a person has allowed it by valkey.io/allow-takeover"
+GUARD = "a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Of a shard's slots; without a node it is the server of a volume that is gone."""
+
+    shard: int
+    id: str
+    name: str
+    node: ShardNode | None = None
+
+
+@dataclass(frozen=True)
+class Heir:
+    node: ShardNode
+    reason: Why
+    # In seconds of writes; None is not known.
+    lost: int | None
+
+
+def plan(seen: SeenSharded) -> ClusterStep:
+    """With proof of death the best replica is asked at once, whatever the node timeout is."""
+    voters, missing = _voters(seen)
+    can_vote = 2 * len(missing) < len(voters)
+    found, heirs = ClusterStep(), []
+    for owner in _owners(seen):
+        if not _is_to_be_replaced(seen, owner):
+            continue
+        chosen = _choose(seen, owner)
+        if isinstance(chosen, ClusterStep):
+            found += chosen
+        elif can_vote:
+            found += _by_vote(owner, chosen)
+        else:
+            heirs.append((owner, chosen))
+    return found if can_vote else found + _without_a_vote(seen, missing, heirs)
+
+
+@dataclass(frozen=True)
+class Election:
+    """Another primary than was known, and not by the operator's doing."""
+
+    shard: int
+    former: str
+    to: str
+    # The former one's pod is being stopped: then it has handed over, with every write.
+    was_handed_over: bool
+
+
+def elections(seen: SeenSharded) -> tuple[Election, ...]:
+    found = []
+    for shard, former in seen.primaries.items():
+        primary, before = seen.primary_of(shard), seen.of(former)
+        if primary is None or primary.name == former or primary.node.view is None:
+            continue
+        pod = before.pod if before is not None else None
+        found.append(Election(shard, former, primary.name, pod is None or pod.is_being_deleted))
+    return tuple(found)
+
+
+def proof_of_death(seen: SeenSharded, member: SeenMember) -> str:
+    """How it is known that this server does not run, or that it does not matter; empty when it is not."""
+    node = _node_of(seen, member.id)
+    if node is not None and node.is_dead and node.is_alone:
+        return f"the sidecar of {node.name} says that no server runs there"
+    if member.id in seen.gone:
+        return seen.gone[member.id]
+    return ALLOWED if _shard_of(seen, member) in seen.wish.allows_takeover else ""
+
+
+def _voters(seen: SeenSharded) -> tuple[list[SeenMember], list[SeenMember]]:
+    """Owners of slots in the newest view that was heard; and those of them that did not answer."""
+    views = [view for _, view in seen.cluster.answered]
+    if not views:
+        return [], []
+    newest = max(views, key=lambda view: view.current_epoch)
+    voters = [each for each in newest.by_id.values() if each.is_primary and each.ranges]
+    answered = {view.own_id for view in views}
+    return voters, [each for each in voters if each.id not in answered]
+
+
+def _owners(seen: SeenSharded) -> list[Owner]:
+    found = []
+    for shard in seen.cluster.shards:
+        primary, orphaned = seen.primary_of(shard), seen.cluster.orphaned(shard)
+        if primary is not None:
+            found.append(Owner(shard, primary.node.id, primary.name, primary))
+        elif orphaned is not None:
+            found.append(Owner(shard, orphaned.id, orphaned.node or orphaned.id))
+    return found
+
+
+def _is_to_be_replaced(seen: SeenSharded, owner: Owner) -> bool:
+    if owner.node is not None and owner.node.node.view is not None:
+        return False
+    if owner.node is not None and owner.node.is_dead:
+        return True
+    return owner.id in seen.gone or owner.shard in seen.wish.allows_takeover
+
+
+def _choose(seen: SeenSharded, owner: Owner) -> Heir | ClusterStep:
+    dead = owner.node
+    if dead is not None and dead.is_dead and _comes_back(dead):
+        why = f"{dead.name} has all its data on disk and is about to start again"
+        return ClusterStep(waits=(Wait(why, 1.0),))
+    followers = _followers(seen, owner.id, owner.shard)
+    in_sync = [each for each in followers if each.was_linked and each.unlinked_for <= _silence(dead) + LINK]
+    best = max(in_sync, key=_rank, default=None)
+    if best is not None:
+        return Heir(best, Why.SERVER_DIED, _loss(seen, owner, best))
+    return _by_what_is_left(seen, owner, max(followers, key=_rank, default=None))
+
+
+def _comes_back(dead: ShardNode) -> bool:
+    is_leaving = dead.pod is not None and dead.pod.is_being_deleted
+    return dead.disk.is_complete and not is_leaving and dead.dead_for < COMES_BACK
+
+
+def _silence(dead: ShardNode | None) -> float:
+    """For how long its server has said nothing."""
+    if dead is None or (dead.last_up is None and not dead.is_dead):
+        return inf
+    return max(dead.dead_for, dead.last_up.age if dead.last_up is not None else 0.0)
+
+
+def _loss(seen: SeenSharded, owner: Owner, heir: ShardNode) -> int | None:
+    """Never below what was lost: an heir that has all of the dead one's last word lacks only what came after it."""
+    word = owner.node.last_up if owner.node is not None else None
+    is_proven = owner.id in seen.gone or (owner.node is not None and owner.node.is_dead)
+    if word is None or not is_proven or heir.offset < word.offset:
+        return None
+    return ceil(word.age)
+
+
+def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None) -> Heir | ClusterStep:
+    """No replica is known to have been in sync: what lies on the disk and in the servers decides, when all is known."""
+    dead = owner.node
+    silent = sorted(
+        each.name
+        for each in seen.in_shard(owner.shard)
+        if each.node.view is None and not each.is_dead and each.node.id != owner.id
+    )
+    if silent:
+        return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
+    if fullest is not None and (dead is None or not dead.is_dead or _has_more(fullest, dead)):
+        return Heir(fullest, Why.FULLEST_DATA, None)
+    if dead is None:
+        return ClusterStep()
+    if fullest is not None and dead.is_at_the_gate:
+        opened = OpenGate(dead.name)
+        doing = Doing(FAILOVER, f"{dead.name} starts, with what is on its volume")
+        return ClusterStep(((opened,),), (Wait(f"{dead.name} starts", 0.5),), doing=doing)
+    return ClusterStep(
+        waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
+    )
+
+
+def _has_more(each: ShardNode, dead: ShardNode) -> bool:
+    """Than the dead one's disk; of a log the end is not known, so only one that was in sync has more."""
+    if not dead.disk.has_data:
+        return each.node.keys > 0 or each.offset > 0
+    if dead.disk.has_append_only_file and each.was_linked is not None:
+        return False
+    return each.offset > dead.disk.offset
+
+
+def _by_vote(owner: Owner, heir: Heir) -> ClusterStep:
+    view = heir.node.node.view
+    if view is not None and not view.sees_a_majority:
+        return ClusterStep(waits=(Wait(f"{heir.node.name} does not see the others, who are to vote", 0.5),))
+    return _failover(owner, heir, "", "the others vote")
+
+
+def _without_a_vote(
+    seen: SeenSharded, missing: list[SeenMember], heirs: list[tuple[Owner, Heir]]
+) -> ClusterStep:
+    """One at a time, so that no two get the same epoch; as soon as there are enough, the rest is voted for."""
+    unproven = [each for each in missing if not proof_of_death(seen, each)]
+    if unproven:
+        return _refuse(seen, unproven)
+    for owner, heir in heirs:
+        view = heir.node.node.view
+        if view is None or view.current_epoch < _newest_epoch(seen):
+            return ClusterStep(waits=(Wait(f"{heir.node.name} learns of the last takeover", 0.2),))
+        proofs = "; ".join(f"{_name_of(seen, each)}: {proof_of_death(seen, each)}" for each in missing)
+        return _failover(owner, heir, proofs, "the others learn of it")
+    return ClusterStep()
+
+
+def _failover(owner: Owner, heir: Heir, proof: str, wait: str) -> ClusterStep:
+    node = heir.node
+    action = FailOver(
+        node.name, owner.shard, owner.name, owner.id, str(heir.reason), planned=False, lost_seconds=heir.lost,
+        proof=proof,
+    )  # fmt: skip
+    doing = Doing(FAILOVER, f"{node.name} takes over from {owner.name}")
+    return ClusterStep(((action,),), (Wait(wait, 0.5),), doing=doing)
+
+
+def _refuse(seen: SeenSharded, unproven: list[SeenMember]) -> ClusterStep:
+    """Nothing to refuse where nobody could take over; and who is about to return is waited for first."""
+    shards = {member.id: _shard_of(seen, member) for member in unproven}
+    able = [each for each in unproven if _followers(seen, each.id, shards[each.id])]
+    if not able:
+        return ClusterStep()
+    returning = sorted(_name_of(seen, each) for each in unproven if _may_return(_node_of(seen, each.id)))
+    if returning:
+        return ClusterStep(waits=(Wait(f"{', '.join(returning)} is about to return"),))
+    names = ", ".join(sorted(_name_of(seen, each) for each in unproven))
+    numbers = ",".join(
+        str(shard) for shard in sorted({shard for shard in shards.values() if shard is not None})
+    )
+    why = (
+        f"too few primaries are left to vote, and {names} may be alive: each must answer, or its machine"
+        f"{_machines(seen, unproven)} be deleted or tainted node.kubernetes.io/out-of-service, or the annotation "
+        f"valkey.io/allow-takeover: {numbers} be set"
+    )
+    return ClusterStep(waits=(Wait(why),), refusals=(Refusal(f"replace {names}", GUARD, why),))
+
+
+def _may_return(node: ShardNode | None) -> bool:
+    """Its pod is being made; one that has run and is silent may never answer again."""
+    if node is None:
+        return False
+    pod = node.pod
+    if pod is None:
+        return True
+    return node.is_heard or (not pod.has_run and (pod.is_placed or pod.unplaced_for < UNPLACED))
+
+
+def _machines(seen: SeenSharded, members: list[SeenMember]) -> str:
+    found = (_node_of(seen, each.id) for each in members)
+    names = sorted({node.machine for node in found if node is not None and node.machine})
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _newest_epoch(seen: SeenSharded) -> int:
+    return max((view.current_epoch for _, view in seen.cluster.answered), default=0)
+
+
+def _followers(seen: SeenSharded, primary_id: str, shard: int | None) -> list[ShardNode]:
+    if shard is None:
+        return []
+    return [each for each in seen.in_shard(shard) if _follows(each.node.view, primary_id) and _stays(each)]
+
+
+def _follows(view: ClusterView | None, primary_id: str) -> bool:
+    return view is not None and view.own.primary_id == primary_id
+
+
+def _stays(each: ShardNode) -> bool:
+    return each.pod is None or not each.pod.is_being_deleted
+
+
+def _rank(each: ShardNode) -> tuple[int, int]:
+    return each.offset, -each.node.index
+
+
+def _node_of(seen: SeenSharded, member_id: str) -> ShardNode | None:
+    node = seen.cluster.by_id.get(member_id)
+    return seen.of(node.name) if node is not None else None
+
+
+def _name_of(seen: SeenSharded, member: SeenMember) -> str:
+    node = _node_of(seen, member.id)
+    return node.name if node is not None else member.node or member.id
+
+
+def _shard_of(seen: SeenSharded, member: SeenMember) -> int | None:
+    """Of one whose volume is gone: by the name that it had."""
+    node = _node_of(seen, member.id) or seen.of(member.node)
+    if node is not None:
+        return node.node.shard
+    orphaned = {shard: seen.cluster.orphaned(shard) for shard in seen.cluster.shards}
+    return next((shard for shard, each in orphaned.items() if each and each.id == member.id), None)
