@@ -77,8 +77,10 @@ class Grid:
         return next(name for name, each in self.pods().items() if each["status"].get("podIP") == address.host)
 
     def target(self) -> ClusterTarget:
-        addresses = [each["status"].get("podIP", "") for each in self.pods().values()]
-        return ClusterTarget([Address(each, 6379) for each in addresses if each])
+        """Services first: pods change their addresses."""
+        services = [each["spec"].get("clusterIP", "None") for each in self.objects("services")]
+        addresses = [each["status"].get("podIP", "None") for each in self.pods().values()]
+        return ClusterTarget([Address(each, 6379) for each in (*services, *addresses) if each != "None"])
 
     def patch(self, spec: dict[str, Any]) -> None:
         path = f"/apis/valkey.io/v1alpha1/namespaces/{self.namespace}/valkeyclusters/{NAME}"

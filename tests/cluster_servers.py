@@ -24,6 +24,7 @@ from valkey_operator.model.gate import Record
 from valkey_operator.sidecar import cluster_words, observer
 from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
 from valkey_operator.sidecar.haste import Haste
+from valkey_operator.sidecar.hush import Hush
 from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.orders import Orders
 from valkey_operator.sidecar.process import ServerProcess
@@ -56,7 +57,7 @@ class Member(Pod):
 
     def begin_sidecar(self) -> None:
         """As after a crash of it: what it remembered is gone."""
-        self.mover, self.haste = Mover(), Haste(self.directive)
+        self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
         self._orders = Orders(self)
 
     async def start(self, *, moved: bool = False) -> None:
@@ -80,6 +81,7 @@ class Member(Pod):
     async def _follow(self, server: LivingServer) -> None:
         if server.info is not None:
             await self.haste.look(server)
+            await self.hush.look(server)
 
     async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None

@@ -154,6 +154,14 @@ class TestRoll:
         assert isinstance(action, FailOver)
         assert (action.node, action.planned) == (name(0, 1), True)
 
+    def test_shards_hand_over_one_after_the_other(self) -> None:
+        """Two that are voted for at the same time get in each other's way."""
+        primaries = self.rolling(name(0, 0), name(1, 0), name(2, 1), max_parallel_shards=3)
+        first, *then = planned(primaries).stages
+        assert first == (RestartPod(name(2, 1), "why"),)
+        heirs = [[each.node for each in stage if isinstance(each, FailOver)] for stage in then]
+        assert heirs == [[name(0, 1)], [name(1, 1)]]
+
     def test_nothing_is_restarted_while_a_pod_is_not_back(self) -> None:
         pod = SeenPod("p", is_ready=False, fault="it waits: ErrImage")
         found = planned(with_node(self.rolling(name(0, 1)), name(2, 1), pod=pod))
@@ -188,6 +196,11 @@ class TestScaling:
         assert {move.node for move in actions(planned(seen))} == {name(3, 0)}
         empty = cluster(shards=4, slots_of=3, wish=ClusterWish(3, 2))
         assert actions(planned(empty)) == [RemoveNode(name(3, 0)), RemoveNode(name(3, 1))]
+
+    def test_shards_that_are_too_many_go_together(self) -> None:
+        """While nodes go nothing moves."""
+        seen = cluster(shards=5, slots_of=4, wish=ClusterWish(3, 2))
+        assert {type(each) for each in actions(planned(seen))} == {MigrateSlots}
 
     def test_replicas_that_are_too_many_go(self) -> None:
         seen = cluster(wish=ClusterWish(3, 1))

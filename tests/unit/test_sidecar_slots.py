@@ -234,6 +234,22 @@ async def test_as_a_whole_a_crash_in_the_middle_is_undone_and_begun_again(folder
         assert sum([await each.ask("DBSIZE") for each in primaries]) >= 150_000
 
 
+async def test_as_a_whole_the_source_says_little_until_the_slots_have_left_it(folder: Path) -> None:
+    async with formed(folder, shards=2) as everyone:
+        a, b = everyone.values()
+        await fill(a, 2000, 100)
+        assert a.living is not None
+        await begin(a, b, FEW, by_key=False)
+        await eventually(lambda: owns(b, FEW), 30)
+        await eventually(lambda: is_loud(a), 10)
+        assert "Deleting keys in dirty slot" not in (a.folder / "log").read_text()
+
+
+async def is_loud(member: Member) -> bool:
+    assert member.living is not None
+    return "notice" in await member.living.call("CONFIG", "GET", "loglevel")
+
+
 async def test_as_a_whole_it_can_be_called_off(folder: Path) -> None:
     async with formed(folder, shards=2) as everyone:
         a, b = everyone.values()

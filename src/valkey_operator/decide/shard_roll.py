@@ -4,9 +4,11 @@ primary. Several shards at once where that is allowed; no owner of slots is rest
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from valkey_operator.decide import shard_failover
 from valkey_operator.decide.actions import Doing, Refusal
-from valkey_operator.decide.cluster_actions import ClusterStep, RestartPod
+from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, RestartPod
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 ROLLING = "RollingUpdate"
@@ -26,9 +28,16 @@ def plan(seen: SeenSharded) -> ClusterStep:
     found = ClusterStep()
     for shard in shards:
         found += _next(seen, [each for each in waiting if each.node.shard == shard])
-    # All of them are one stage: they are in different shards.
-    stage = tuple(found.actions)
-    return ClusterStep((stage,) if stage else (), found.waits, found.refusals, found.doing)
+    return ClusterStep(_staged(found.actions), found.waits, found.refusals, found.doing)
+
+
+def _staged(actions: Iterable[ClusterAction]) -> tuple[tuple[ClusterAction, ...], ...]:
+    """Pods of different shards are restarted at once. Failovers are one after the other: two that are voted for at the
+    same time may ask for the same epoch, and the one that gets no votes holds its writes for five seconds."""
+    ordered = tuple(actions)
+    restarts = tuple(each for each in ordered if isinstance(each, RestartPod))
+    failovers = tuple((each,) for each in ordered if not isinstance(each, RestartPod))
+    return (restarts, *failovers) if restarts else failovers
 
 
 def mend(seen: SeenSharded) -> ClusterStep:

@@ -141,13 +141,11 @@ def _remove(seen: SeenSharded) -> ClusterStep:
 
 
 def _removable(seen: SeenSharded, ready: Iterable[ShardNode]) -> list[ShardNode]:
-    """Replicas that are too many; and whole shards, once none of their nodes owns anything."""
-    found = []
-    for each in ready:
-        shard = seen.in_shard(each.node.shard)
-        if each.node.shard < seen.wish.shards or not any(map(_owns_slots, shard)):
-            found.append(each)
-    return found
+    """Replicas that are too many; and whole shards, all at once, when none of them owns anything: nothing moves while
+    nodes go."""
+    leaving = [each for each in seen.nodes if each.node.shard >= seen.wish.shards]
+    are_empty = not any(map(_owns_slots, leaving))
+    return [each for each in ready if each.node.shard < seen.wish.shards or are_empty]
 
 
 def _owns_slots(each: ShardNode) -> bool:

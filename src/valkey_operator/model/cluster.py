@@ -130,6 +130,8 @@ class ClusterView:
     shards_digest: str = ""
     # Its timers are short, so that what it knows travels fast.
     is_hurrying: bool = False
+    # It logs warnings only; said by servers, not by sidecars.
+    is_hushed: bool = False
 
     @cached_property
     def by_id(self) -> dict[str, SeenMember]:

@@ -27,6 +27,7 @@ from valkey_operator.sidecar.door import Door, Visitor
 from valkey_operator.sidecar.fence import Fence, Reason
 from valkey_operator.sidecar.handing import Handing
 from valkey_operator.sidecar.haste import Haste
+from valkey_operator.sidecar.hush import Hush
 from valkey_operator.sidecar.lease import Lease
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
@@ -79,7 +80,7 @@ class Pod:
         # One at a time: orders, and what the pod does for the same ends by itself.
         self.turn = asyncio.Lock()
         self.lease = Lease()
-        self.mover, self.haste = Mover(), Haste(self.directive)
+        self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
         self._readiness = ClusterReadiness()
         self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
@@ -171,6 +172,7 @@ class Pod:
         try:
             await self.fence.look()
             await self.haste.look(server)
+            await self.hush.look(server)
             await self._fence_a_full_volume()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()

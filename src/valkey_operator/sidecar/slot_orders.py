@@ -17,6 +17,7 @@ from valkey_operator.model.cluster import (
 from valkey_operator.sidecar import cluster_orders
 from valkey_operator.sidecar.cluster_orders import Known, seen
 from valkey_operator.sidecar.cluster_words import slots_of
+from valkey_operator.sidecar.hush import Hush
 from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.refusals import Refusal
 from valkey_operator.sidecar.slot_marks import set_slots
@@ -30,6 +31,9 @@ EMPTIED = contract.SlotMigration.STATE_EMPTIED
 class Pod(cluster_orders.Pod, Protocol):
     @property
     def mover(self) -> Mover: ...
+
+    @property
+    def hush(self) -> Hush: ...
 
 
 class SlotOrders:
@@ -59,6 +63,7 @@ class SlotOrders:
         waiting = slots - _under_way(view, target)
         if waiting:
             ranges = [end for each in as_ranges(waiting) for end in each]
+            await self._pod.hush.begin(server)
             await server.call("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", target.id)
 
     async def _cancel(self, _order: contract.Order) -> None:

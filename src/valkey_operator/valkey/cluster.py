@@ -30,6 +30,7 @@ ENDED = {
 ATOMIC = 9
 # Not in CONFIG GET *, but known to all versions; 0 is half of the node timeout.
 PING_INTERVAL = "cluster-ping-interval"
+LOG_LEVEL, QUIET = "loglevel", "warning"
 
 
 async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterView:
@@ -40,11 +41,12 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         "nodes": ("CLUSTER", "NODES"),
         "info": ("CLUSTER", "INFO"),
         "shard": ("CLUSTER", "MYSHARDID"),
-        "interval": ("CONFIG", "GET", PING_INTERVAL),
+        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL),
         **({"shards": ("CLUSTER", "SHARDS")} if with_shards else {}),
     }
     said = dict(zip(commands, await ask(list(commands.values())), strict=True))
     nodes, general = parse_nodes(said["nodes"]), info.parse(said["info"])
+    settings = dict(zip(said["settings"][::2], said["settings"][1::2], strict=True))
     return ClusterView(
         own_id=nodes.own_id,
         is_ok=general.get("cluster_state") == "ok",
@@ -55,7 +57,8 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         importing=tuple(nodes.importing),
         migrations=parse_migrations(said.get("migrations", ())),
         shards_digest=shards_digest(said["shards"]) if with_shards else "",
-        is_hurrying=said["interval"][1] != "0",
+        is_hurrying=settings[PING_INTERVAL] != "0",
+        is_hushed=settings[LOG_LEVEL] == QUIET,
     )
 
 
