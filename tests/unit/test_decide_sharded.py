@@ -157,10 +157,20 @@ class TestRoll:
     def test_shards_hand_over_one_after_the_other(self) -> None:
         """Two that are voted for at the same time get in each other's way."""
         primaries = self.rolling(name(0, 0), name(1, 0), name(2, 1), max_parallel_shards=3)
-        first, *then = planned(primaries).stages
-        assert first == (RestartPod(name(2, 1), "why"),)
-        heirs = [[each.node for each in stage if isinstance(each, FailOver)] for stage in then]
-        assert heirs == [[name(0, 1)], [name(1, 1)]]
+        restart, failover = actions(planned(primaries))
+        assert restart == RestartPod(name(2, 1), "why")
+        assert isinstance(failover, FailOver)
+        assert failover.node == name(0, 1)
+
+    def test_nobody_asks_for_an_epoch_in_which_the_others_have_voted(self) -> None:
+        seen = self.rolling(name(1, 0))
+        ahead = seen.of(name(0, 0))
+        assert ahead is not None
+        assert ahead.node.view is not None
+        view = replace(ahead.node.view, current_epoch=99)
+        found = planned(with_node(seen, name(0, 0), node=replace(ahead.node, view=view)))
+        assert not actions(found)
+        assert found.waits[0].sentence == "g-1-1 has yet to learn of the last election"
 
     def test_nothing_is_restarted_while_a_pod_is_not_back(self) -> None:
         pod = SeenPod("p", is_ready=False, fault="it waits: ErrImage")

@@ -8,6 +8,7 @@ from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 SMALL_LAG = 4 * 1024 * 1024
 SWITCHOVER = "Switchover"
+LEARNS = 0.1
 
 
 def switch_over(seen: SeenSharded) -> ClusterStep:
@@ -33,8 +34,16 @@ def hand_over(seen: SeenSharded, primary: ShardNode, reason: str, to: ShardNode 
         why = f"no replica of {primary.name} is in sync" if best is None else f"{best.name} is not in sync"
         refused = Refusal(wish, "replica_is_caught_up_before_switchover", why)
         return ClusterStep(waits=(Wait(why),), refusals=(refused,))
+    if is_behind(seen, best):
+        return ClusterStep(waits=(Wait(f"{best.name} has yet to learn of the last election", LEARNS),))
     action = FailOver(best.name, primary.node.shard, primary.name, primary.node.id, reason, planned=True)
     return ClusterStep(((action,),), doing=Doing(reason, f"{best.name} takes over from {primary.name}"))
+
+
+def is_behind(seen: SeenSharded, each: ShardNode) -> bool:
+    """It would ask for an epoch in which the others have voted, get no votes, and hold up the writes for 5 s."""
+    newest = max((view.current_epoch for _, view in seen.cluster.answered), default=0)
+    return each.node.view is None or each.node.view.current_epoch < newest
 
 
 def _followers(seen: SeenSharded, primary: ShardNode) -> list[ShardNode]:

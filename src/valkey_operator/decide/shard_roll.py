@@ -32,12 +32,11 @@ def plan(seen: SeenSharded) -> ClusterStep:
 
 
 def _staged(actions: Iterable[ClusterAction]) -> tuple[tuple[ClusterAction, ...], ...]:
-    """Pods of different shards are restarted at once. Failovers are one after the other: two that are voted for at the
-    same time may ask for the same epoch, and the one that gets no votes holds its writes for five seconds."""
+    """Pods of different shards are restarted at once; of the failovers one, and the next when all know of it."""
     ordered = tuple(actions)
     restarts = tuple(each for each in ordered if isinstance(each, RestartPod))
-    failovers = tuple((each,) for each in ordered if not isinstance(each, RestartPod))
-    return (restarts, *failovers) if restarts else failovers
+    failovers = tuple(each for each in ordered if not isinstance(each, RestartPod))[:1]
+    return tuple(stage for stage in (restarts, failovers) if stage)
 
 
 def mend(seen: SeenSharded) -> ClusterStep:

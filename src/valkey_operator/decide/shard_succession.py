@@ -9,6 +9,7 @@ from math import ceil, inf
 
 from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
+from valkey_operator.decide.shard_failover import LEARNS, is_behind
 from valkey_operator.model.cluster import ClusterView, SeenMember
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
@@ -53,7 +54,7 @@ def plan(seen: SeenSharded) -> ClusterStep:
         if isinstance(chosen, ClusterStep):
             found += chosen
         elif can_vote:
-            found += _by_vote(owner, chosen)
+            found += ClusterStep() if found.actions else _by_vote(seen, owner, chosen)
         else:
             heirs.append((owner, chosen))
     return found if can_vote else found + _without_a_vote(seen, missing, heirs)
@@ -187,8 +188,11 @@ def _has_more(each: ShardNode, dead: ShardNode) -> bool:
     return each.offset > dead.disk.offset
 
 
-def _by_vote(owner: Owner, heir: Heir) -> ClusterStep:
+def _by_vote(seen: SeenSharded, owner: Owner, heir: Heir) -> ClusterStep:
+    """One at a time: two might ask for the same epoch."""
     view = heir.node.node.view
+    if is_behind(seen, heir.node):
+        return ClusterStep(waits=(Wait(f"{heir.node.name} has yet to learn of the last election", LEARNS),))
     if view is not None and not view.sees_a_majority:
         return ClusterStep(waits=(Wait(f"{heir.node.name} does not see the others, who are to vote", 0.5),))
     return _failover(owner, heir, "", "the others vote")
@@ -202,9 +206,10 @@ def _without_a_vote(
     if unproven:
         return _refuse(seen, unproven)
     for owner, heir in heirs:
-        view = heir.node.node.view
-        if view is None or view.current_epoch < _newest_epoch(seen):
-            return ClusterStep(waits=(Wait(f"{heir.node.name} learns of the last takeover", 0.2),))
+        if is_behind(seen, heir.node):
+            return ClusterStep(
+                waits=(Wait(f"{heir.node.name} has yet to learn of the last takeover", LEARNS),)
+            )
         proofs = "; ".join(f"{_name_of(seen, each)}: {proof_of_death(seen, each)}" for each in missing)
         return _failover(owner, heir, proofs, "the others learn of it")
     return ClusterStep()
@@ -255,10 +260,6 @@ def _machines(seen: SeenSharded, members: list[SeenMember]) -> str:
     found = (_node_of(seen, each.id) for each in members)
     names = sorted({node.machine for node in found if node is not None and node.machine})
     return f" ({', '.join(names)})" if names else ""
-
-
-def _newest_epoch(seen: SeenSharded) -> int:
-    return max((view.current_epoch for _, view in seen.cluster.answered), default=0)
 
 
 def _followers(seen: SeenSharded, primary_id: str, shard: int | None) -> list[ShardNode]:
