@@ -14,6 +14,7 @@ from tests.server_programs import server_command
 from valkey_operator.sidecar import server
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
+from valkey_operator.valkey.connection import Silent
 
 VERSIONS = ["8.0", "8.1", "9.1"]
 Treat = Callable[[asyncio.StreamWriter, ServerProcess], None]
@@ -48,6 +49,16 @@ async def living(folder: Path, treat: Treat | None) -> AsyncIterator[LivingServe
         await process.end()
         if listening is not None:
             listening.close()
+
+
+async def test_after_the_watch_nobody_opens_a_connection_that_nobody_closes(tmp_path: Path) -> None:
+    async with living(tmp_path, refuses) as made:
+        watch = asyncio.create_task(made.watch())
+        await asyncio.sleep(0)
+        watch.cancel()
+        await asyncio.wait({watch})
+        with pytest.raises(Silent, match="nobody watches the server any more"):
+            await made.call("SHUTDOWN")
 
 
 def is_killed(writer: asyncio.StreamWriter, process: ServerProcess) -> None:

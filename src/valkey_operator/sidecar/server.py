@@ -60,6 +60,8 @@ class LivingServer:
         self.modules: tuple[str, ...] = ()
         self._socket, self._user, self._passwords = socket, user, passwords
         self._connection: Connection | None = None
+        # Whoever watched it has ended, and closes no connection any more.
+        self._is_left = False
         self._opening, self._looking = asyncio.Lock(), asyncio.Lock()
         self._next_look: asyncio.Task[None] | None = None
         self._is_listed = False
@@ -78,6 +80,7 @@ class LivingServer:
         finally:
             ended.cancel()
             self.info = self.cluster = None
+            self._is_left = True
             self._disconnect()
 
     async def look(self, *, with_shards: bool = False) -> None:
@@ -134,7 +137,11 @@ class LivingServer:
     async def _opened(self) -> Connection:
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await self._open()
+                opened = await self._open()
+                if self._is_left:
+                    opened.close()
+                    raise Silent("nobody watches the server any more")
+                self._connection = opened
             return self._connection
 
     async def _open(self, *, in_bytes: bool = False) -> Connection:
