@@ -51,14 +51,32 @@ async def living(folder: Path, treat: Treat | None) -> AsyncIterator[LivingServe
             listening.close()
 
 
-async def test_after_the_watch_nobody_opens_a_connection_that_nobody_closes(tmp_path: Path) -> None:
-    async with living(tmp_path, refuses) as made:
+class Opened:
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_after_the_watch_no_connection_is_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is being opened when the watch ends would be closed by nobody."""
+    async with living(tmp_path, None) as made:
         watch = asyncio.create_task(made.watch())
         await asyncio.sleep(0)
         watch.cancel()
         await asyncio.wait({watch})
+        opened = Opened()
+
+        async def opening() -> Opened:
+            return opened
+
+        monkeypatch.setattr(made, "_open", opening)
         with pytest.raises(Silent, match="nobody watches the server any more"):
-            await made.call("SHUTDOWN")
+            await made.call("PING")
+        assert opened.is_closed
 
 
 def is_killed(writer: asyncio.StreamWriter, process: ServerProcess) -> None:
