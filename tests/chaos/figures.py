@@ -39,8 +39,7 @@ def note(operation: str, seed: int, verdict: Verdict) -> None:
 def table(lines: list[str]) -> list[tuple[str, ...]]:
     runs: dict[str, list[dict[str, float]]] = defaultdict(list)
     for line in map(json.loads, lines):
-        name = line["operation"] + (", operator killed" if line["seed"] % 2 else "")
-        runs[name].append(line)
+        runs[line["operation"]].append(line)
     return [HEAD, *(_row(name, found) for name, found in sorted(runs.items()))]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,11 +15,11 @@ import pytest
 from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
+from tests.chaos.deployed import Deployed, Misfortune, titled
 from tests.chaos.history import Demands, Recorder
-from tests.chaos.test_replicated import kill_operator
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import PLACE, Place
+from tests.e2e.conftest import Place
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
 HAS_TIME = len(SEEDS) > 1
@@ -37,12 +36,10 @@ def image(version: str) -> str:
     return f"valkey-operator/valkey:{version}"
 
 
-class Grid:
+class Grid(Deployed):
     """A ValkeyCluster called `grid`, and what can be done to it."""
 
-    def __init__(self, place: Place, faults: Faults, seed: int) -> None:
-        self.place, self.faults = place, faults
-        self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
+    kind, name = "valkeycluster", "grid"
 
     async def make(self, version: str = NEWEST, **more: Any) -> None:
         self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version), **more})
@@ -58,16 +55,8 @@ class Grid:
 
         await asyncio.to_thread(self.place.eventually, claim, patience)
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.place.get("valkeycluster", "grid").get("status", {})
-        return found
-
     def primary(self, shard: int) -> str:
         return str(self.status()["shards"][shard]["primary"])
-
-    async def patch(self, spec: dict[str, Any]) -> None:
-        words = ("patch", "valkeycluster", "grid", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
-        await asyncio.to_thread(self.place.kubectl, *words)
 
     def moves_slots(self) -> bool:
         return "total" in (self.status().get("operation") or {})
@@ -80,14 +69,6 @@ class Grid:
     def target(self) -> ClusterTarget:
         address = self.place.get("service", "grid")["spec"]["clusterIP"]
         return ClusterTarget([Address(address, 6379)])
-
-    async def kill_an_operator(self) -> None:
-        """The one that leads, at a moment that the dice choose."""
-        await asyncio.sleep(self.dice.uniform(0, 3))
-        lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
-        leader = str(lease["spec"]["holderIdentity"]).partition("_")[0]
-        if leader:
-            await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
 
 
 async def a_pod_is_deleted(grid: Grid) -> None:
@@ -153,15 +134,10 @@ LONGER: list[tuple[Work, str]] = [
 
 
 def cases() -> Iterator[Any]:
-    """Every work with every seed. With an odd seed the leading operator is killed in the middle."""
+    """Every work with every seed, which chooses what goes wrong in the middle."""
     for work, version in [*PLANNED, *(LONGER if HAS_TIME else [])]:
         for seed in SEEDS:
-            yield pytest.param(
-                work,
-                version,
-                seed,
-                id=f"{named(work, version)}{' while the operator dies' if seed % 2 else ''}-{seed}",
-            )
+            yield pytest.param(work, version, seed, id=f"{titled(named(work, version), seed)}-{seed}")
 
 
 def named(work: Work, version: str) -> str:
@@ -180,14 +156,12 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     async with Workload(grid.target(), recorder, demands=Demands(replicas=1), seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):
-            fault = asyncio.create_task(grid.kill_an_operator()) if seed % 2 else None
-            await work(grid)
-            if fault is not None:
-                await fault
+            async with grid.struck(Misfortune.of(seed)):
+                await work(grid)
         await load.acknowledged(each=10, within=30)
         await grid.is_well()
     verdict = await load.judge()
-    figures.note(f"cluster: {name}", seed, verdict)
+    figures.note(f"cluster: {titled(name, seed)}", seed, verdict)
     print(verdict)
     assert verdict.clean, str(verdict)
 
@@ -212,7 +186,7 @@ async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they
             await grid.is_well(180)
         await load.acknowledged(each=5, within=30)
     verdict = await load.judge()
-    figures.note(f"cluster: {name}", 2 * seed, verdict)
+    figures.note(f"cluster: {name}", seed, verdict)
     print(verdict)
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)
@@ -233,7 +207,7 @@ async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
             await load.acknowledged(each=5, within=30)
         await grid.is_well()
     verdict = await load.judge()
-    figures.note("cluster: kill -9 of a primary", 2 * seed, verdict)
+    figures.note("cluster: kill -9 of a primary", seed, verdict)
     print(verdict)
     last = grid.status()["lastFailover"]
     assert (last["shard"], last["from"], last["planned"], last["reason"]) == (

@@ -84,7 +84,7 @@ async def test_two_of_three_primaries_that_die_at_once_are_replaced_without_a_vo
             await load.acknowledged(each=5, within=30)
         await grid.is_well()
     verdict = await load.judge()
-    figures.note("cluster: kill -9 of two primaries", 2 * seed, verdict)
+    figures.note("cluster: kill -9 of two primaries", seed, verdict)
     print(f"writes again after {verdict.longest_pause:.1f} s\n{verdict}")
     assert not {grid.primary(shard) for shard in range(3)} & set(dying)
     assert_bounded(grid, verdict)
@@ -92,14 +92,9 @@ async def test_two_of_three_primaries_that_die_at_once_are_replaced_without_a_vo
     assert not verdict.phantoms, str(verdict)
 
 
-def leading_operator(grid: Grid) -> str:
-    lease = Place(grid.place.cluster, PLACE).get("lease", "valkey-operator")
-    return str(lease["spec"]["holderIdentity"]).partition("_")[0]
-
-
 async def primaries_on_one_machine(grid: Grid) -> tuple[str, list[int]]:
     """A machine without the leading operator, with the primaries of two shards."""
-    taken = Place(grid.place.cluster, PLACE).get("pod", leading_operator(grid))["spec"]["nodeName"]
+    taken = Place(grid.place.cluster, PLACE).get("pod", grid.leading_operator())["spec"]["nodeName"]
     machines: dict[str, dict[int, str]] = {}
     for pod in PODS:
         machine = grid.place.get("pod", pod)["spec"]["nodeName"]
@@ -218,7 +213,7 @@ async def test_a_primary_that_comes_back_with_an_empty_volume_follows_its_replic
         await until(grid, lambda status: status["shards"][shard].get("primary", before) != before)
         await grid.is_well()
     verdict = await load.judge()
-    figures.note("cluster: a primary's volume is gone", 2 * seed, verdict)
+    figures.note("cluster: a primary's volume is gone", seed, verdict)
     print(f"writes again after {verdict.longest_pause:.1f} s\n{verdict}")
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.diverged, str(verdict)
@@ -284,9 +279,9 @@ async def test_a_cluster_whose_operator_dies_while_it_is_formed_is_whole_in_the_
 ) -> None:
     grid = Grid(place, faults, seed)
     place.apply("ValkeyCluster", "grid", SPEC)
-    first = leading_operator(grid)
+    first = grid.leading_operator()
     await grid.kill_an_operator()
-    await asyncio.to_thread(place.eventually, lambda: leading_operator(grid) not in ("", first))
+    await asyncio.to_thread(place.eventually, lambda: grid.leading_operator() not in ("", first))
     await grid.kill_an_operator()
     await grid.is_well()
     assert [shard["slots"] for shard in grid.status()["shards"]] == ["0-5461", "5462-10922", "10923-16383"]

@@ -43,7 +43,7 @@ async def test_a_killed_primary_is_replaced_at_once(
             await load.acknowledged(each=5, within=30)
         await instance.is_well()
     verdict = await load.judge()
-    figures.note("kill -9 of the primary", 2 * seed, verdict)
+    figures.note("kill -9 of the primary", seed, verdict)
     print(f"writes again after {verdict.longest_pause:.2f} s\n{verdict}")
     last = instance.status()["lastFailover"]
     assert (last["from"], last["planned"], last["reason"], last["epoch"]) == (
@@ -103,7 +103,7 @@ async def test_a_machine_that_is_lost_costs_seconds(
         await instance.is_well(patience=180)
     verdict = await load.judge()
     last = instance.status()["lastFailover"]
-    figures.note("a machine is lost", 2 * seed, verdict)
+    figures.note("a machine is lost", seed, verdict)
     print(f"writes again after {verdict.longest_pause:.1f} s; at most lost {last['lossBound']}\n{verdict}")
     assert (last["from"], last["reason"]) == (before, "Unreachable")
     assert is_bounded(verdict, last["lossBound"])

@@ -1,0 +1,135 @@
+"""A deployment under test: how it is, what is wished of it, and what goes wrong in the middle of that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import Any, ClassVar
+
+from devcluster.faults import Faults
+from tests.e2e.conftest import PLACE, Place
+
+# Within this time of its beginning a work is struck.
+SOON = 3.0
+
+
+class Misfortune(Enum):
+    """In this order by seed: six seeds meet all of them once."""
+
+    NONE = ""
+    OPERATOR = "the operator dies"
+    SIDECAR = "a sidecar dies"
+    API_SERVER = "the API server restarts"
+    DRAIN = "a machine is drained"
+    REVERSED = "the wish is taken back and set again"
+
+    @classmethod
+    def of(cls, seed: int) -> Misfortune:
+        return tuple(cls)[seed % len(cls)]
+
+
+def titled(work: object, seed: int) -> str:
+    misfortune = Misfortune.of(seed)
+    return f"{work} while {misfortune.value}" if misfortune.value else str(work)
+
+
+class Deployed:
+    """What a Valkey and a ValkeyCluster have in common."""
+
+    kind: ClassVar[str]
+    name: ClassVar[str]
+
+    def __init__(self, place: Place, faults: Faults, seed: int) -> None:
+        self.place, self.faults = place, faults
+        self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
+        self._is_reversed = False
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.place.get(self.kind, self.name).get("status", {})
+        return found
+
+    async def patch(self, spec: dict[str, Any], *, can_go_back: bool = True) -> None:
+        """Struck by a change of mind: and back, and again, each at a moment that the dice choose."""
+        before = self.place.get(self.kind, self.name)["spec"]
+        await self._patch(spec)
+        if self._is_reversed and can_go_back:
+            await asyncio.sleep(self.dice.uniform(0, SOON))
+            await self._patch({field: before.get(field) for field in spec})
+            await asyncio.sleep(self.dice.uniform(0, SOON))
+            await self._patch(spec)
+
+    async def _patch(self, spec: dict[str, Any]) -> None:
+        words = ("patch", self.kind, self.name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+        await asyncio.to_thread(self.place.kubectl, *words)
+
+    def leading_operator(self) -> str:
+        """Its pod; empty while nobody leads."""
+        lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
+        return str(lease["spec"]["holderIdentity"]).partition("_")[0]
+
+    async def kill_an_operator(self) -> None:
+        """The one that leads, at a moment that the dice choose."""
+        await asyncio.sleep(self.dice.uniform(0, SOON))
+        if leader := self.leading_operator():
+            await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
+
+    @asynccontextmanager
+    async def struck(self, misfortune: Misfortune) -> AsyncIterator[None]:
+        """It happens within the first seconds, and is over at the end."""
+        self._is_reversed = misfortune is Misfortune.REVERSED
+        strike = asyncio.create_task(self._strike(misfortune))
+        try:
+            yield
+            await strike
+        finally:
+            strike.cancel()
+            if misfortune is Misfortune.DRAIN:
+                await asyncio.to_thread(self._uncordon_all)
+
+    async def _strike(self, misfortune: Misfortune) -> None:
+        if misfortune in (Misfortune.NONE, Misfortune.REVERSED):
+            return
+        if misfortune is Misfortune.OPERATOR:
+            await self.kill_an_operator()
+            return
+        await asyncio.sleep(self.dice.uniform(0, SOON))
+        if misfortune is Misfortune.SIDECAR:
+            await asyncio.to_thread(self._kill_a_sidecar)
+        elif misfortune is Misfortune.API_SERVER:
+            await asyncio.to_thread(self.faults.restart, "api")
+        elif misfortune is Misfortune.DRAIN:
+            await asyncio.to_thread(self._drain)
+
+    def _pods(self) -> list[dict[str, Any]]:
+        selector = f"--selector=valkey.io/cluster={self.name}"
+        found: list[dict[str, Any]] = json.loads(
+            self.place.kubectl("get", "pods", selector, "--output=json")
+        )["items"]
+        running = (each for each in found if each["status"].get("phase") == "Running")
+        return [each for each in running if "deletionTimestamp" not in each["metadata"]]
+
+    def _kill_a_sidecar(self) -> None:
+        pod = self.dice.choice(self._pods())["metadata"]["name"]
+        self.faults.kill_container(f"{self.place.namespace}/{pod}", "sidecar")
+
+    def _drain(self) -> None:
+        """Of this deployment's pods only: the operator's are struck by other seeds."""
+        machine = self.dice.choice(self._pods())["spec"]["nodeName"]
+        options = ("--delete-emptydir-data", "--force", "--timeout=90s")
+        selector = f"--pod-selector=valkey.io/cluster={self.name}"
+        self.place.cluster.kubectl("drain", machine, *options, selector, timeout=120)
+
+    def _uncordon_all(self) -> None:
+        nodes = json.loads(self.place.cluster.kubectl("get", "nodes", "--output=json"))["items"]
+        for each in nodes:
+            self.place.cluster.kubectl("uncordon", each["metadata"]["name"])
+
+
+def kill_operator(place: Place, faults: Faults, pod: str) -> None:
+    """Without a word, and for good: one that is killed again and again would be started later and later."""
+    faults.kill_container(f"{PLACE}/{pod}", "operator")
+    Place(place.cluster, PLACE).kubectl("delete", "pod", pod, "--grace-period=0", "--force")
