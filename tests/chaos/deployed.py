@@ -71,11 +71,18 @@ class Deployed:
         lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
         return str(lease["spec"]["holderIdentity"]).partition("_")[0]
 
-    async def kill_an_operator(self) -> None:
-        """The one that leads, at a moment that the dice choose."""
+    async def kill_an_operator(self) -> str:
+        """The one that leads, at a moment that the dice choose; its pod."""
+        await asyncio.to_thread(self.place.eventually, self._is_led)
         await asyncio.sleep(self.dice.uniform(0, SOON))
-        if leader := self.leading_operator():
-            await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
+        leader = self.leading_operator()
+        await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
+        return leader
+
+    def _is_led(self) -> bool:
+        """By one that lives: the lease of a dead one is its own for some seconds more."""
+        pods = Place(self.place.cluster, PLACE).kubectl("get", "pods", "--output=name").split()
+        return f"pod/{self.leading_operator()}" in pods
 
     @asynccontextmanager
     async def struck(self, misfortune: Misfortune) -> AsyncIterator[None]:

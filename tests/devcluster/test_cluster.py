@@ -105,10 +105,18 @@ def test_the_audit_log_tells_who_wrote_what(embedded_cluster: EmbeddedCluster, n
     until(lambda: expected in ours(), "the write appearing in the audit log", 20)
 
 
+def leftovers(cluster: Cluster) -> list[str]:
+    """Namespaces that are being deleted, and volumes that nobody claims any more."""
+    phases = "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.status.phase}{'\\n'}{end}"
+    listed = cluster.kubectl("get", "namespaces,persistentvolumes", f"--output={phases}").splitlines()
+    return [line for line in listed if line.split()[1] not in ("Active", "Bound")]
+
+
 def test_the_parts_of_the_ground_write_nothing_when_nothing_happens(
     embedded_cluster: EmbeddedCluster,
 ) -> None:
     """What later tests of "no write at idle" lean on."""
+    until(lambda: not leftovers(embedded_cluster), "the end of what earlier tests have left", 120, 1)
     log = embedded_cluster.audit
 
     def kubelets_renewed() -> bool:

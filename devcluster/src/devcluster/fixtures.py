@@ -52,7 +52,9 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own, gone afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
-    # Without it no pod can be made, and it comes a moment later.
-    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--namespace", name, "--timeout=60s")
+    # Without it no pod can be made. It comes a moment later; much later when a test before this one has silently cut
+    # the connection of the controller manager to the API server.
+    wait = ("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
+    cluster.kubectl(*wait, "--namespace", name, timeout=200)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
