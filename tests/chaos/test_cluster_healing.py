@@ -17,7 +17,7 @@ from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
 from tests.chaos.slots import slot_of
-from tests.chaos.test_cluster import HAS_TIME, SPEC, Grid
+from tests.chaos.test_cluster import SPEC, Grid
 from tests.chaos.verdict import Verdict
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
@@ -273,7 +273,6 @@ async def test_all_servers_are_killed_at_once_with_snapshots_only(
     assert not verdict.diverged, str(verdict)
 
 
-@pytest.mark.skipif(not HAS_TIME, reason="with CHAOS_SEEDS only: it waits twice for another operator to lead")
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_cluster_whose_operator_dies_while_it_is_formed_is_whole_in_the_end(
     place: Place, faults: Faults, seed: int

@@ -172,20 +172,13 @@ def _forget(seen: SeenCluster) -> Iterable[Forget]:
         return
     for node, view in seen.answered:
         strangers = list(strangers_in(seen, view))
-        ghosts = [each.id for each in strangers if _is_gone(seen, each) and not _owns(seen, each)]
+        ghosts = [each.id for each in strangers if not is_alive(each) and not _owns(seen, each)]
         # Members of another deployment. Those may go on knowing us: a server believes only whom it knows.
         foreign = [each.id for each in strangers if _was_met(seen, each) and each.id not in ghosts]
         if ghosts:
             yield Forget(node.name, tuple(ghosts))
         if foreign:
             yield Forget(node.name, tuple(foreign), though_they_own_slots=True)
-
-
-def _is_gone(seen: SeenCluster, member: SeenMember) -> bool:
-    """The others agree that it failed; of one that was removed it is enough that nobody has a connection to it."""
-    known = (view.by_id.get(member.id) for _, view in seen.answered)
-    has_left = seen.is_former(member) and not any(each.is_connected for each in known if each is not None)
-    return has_left or not is_alive(member)
 
 
 def _was_met(seen: SeenCluster, member: SeenMember) -> bool:
