@@ -260,6 +260,24 @@ def test_nobody_is_forgotten_while_one_is_silent() -> None:
         assert not any(isinstance(each, Forget) for each in step.actions)
 
 
+@pytest.mark.parametrize(
+    ("name", "leaving", "is_forgotten"),
+    [("v-3-0", frozenset(), True), ("v-3-0", frozenset({"v-3-0"}), False), ("v-2-0", frozenset(), False)],
+)
+def test_a_node_that_was_removed_is_forgotten_as_soon_as_it_is_gone(
+    name: str, leaving: frozenset[str], is_forgotten: bool
+) -> None:
+    """The servers may say that they are connected to it: they try to be."""
+    ghost = SeenMember("9", "10.0.0.9:1@2", hostname=f"{name}.ns.svc")
+    members = tuple(SeenMember(str(i), f"10.0.0.{i}:1@2", hostname=f"v-{i}-0.ns.svc") for i in range(3))
+    views = [ClusterView(str(i), members=(*members, ghost)) for i in range(3)]
+    everyone = tuple(ClusterNode(f"v-{i}-0", i, 0, view) for i, view in enumerate(views))
+    found = formation.plan(SeenCluster(everyone, True, leaving)).actions
+    forgotten = [each for each in found if isinstance(each, Forget)]
+    wanted = [Forget(f"v-{i}-0", ("9",), though_they_seem_connected=True) for i in range(3)]
+    assert forgotten == (wanted if is_forgotten else [])
+
+
 def test_who_brings_unknown_company_joins_nobody_while_one_of_ours_was_never_heard() -> None:
     """The company may be another cluster; or it may be the silent one."""
     ours = [node(f"{i}-0", alone(str(i))) for i in range(2)]

@@ -103,6 +103,8 @@ async def test_what_would_lose_data_is_refused(folder: Path, version: str) -> No
         await refused(a, "an_owner_of_slots_stays_primary", replicate=replicate)
         forget = contract.Forget(node_ids=[await b.id()])
         await refused(a, "a_connected_node_is_not_forgotten", forget=forget)
+        gone = contract.Forget(node_ids=[await b.id()], though_they_seem_connected=True)
+        await refused(a, "an_owner_of_slots_is_not_forgotten", forget=gone)
         # A replica has a copy of keys: it is not reset either.
         await c.obeys(replicate=contract.Replicate(primary=await b.id()))
         await eventually(lambda: _is_linked(c), 10)

@@ -51,6 +51,8 @@ class Forget:
     ids: tuple[str, ...]
     # A person has said that what is in their slots may be lost.
     though_they_own_slots: bool = False
+    # Their pods are gone: a server says "connected" also while it tries to be.
+    though_they_seem_connected: bool = False
 
 
 @dataclass(frozen=True)

@@ -173,9 +173,12 @@ def _forget(seen: SeenCluster) -> Iterable[Forget]:
     for node, view in seen.answered:
         strangers = list(strangers_in(seen, view))
         ghosts = [each.id for each in strangers if not is_alive(each) and not _owns(seen, each)]
+        removed = [each.id for each in strangers if seen.was_removed(each) and not _owns(seen, each)]
         # Members of another deployment. Those may go on knowing us: a server believes only whom it knows.
         foreign = [each.id for each in strangers if _was_met(seen, each) and each.id not in ghosts]
-        if ghosts:
+        if removed:
+            yield Forget(node.name, tuple(removed), though_they_seem_connected=True)
+        if ghosts := [each for each in ghosts if each not in removed]:
             yield Forget(node.name, tuple(ghosts))
         if foreign:
             yield Forget(node.name, tuple(foreign), though_they_own_slots=True)

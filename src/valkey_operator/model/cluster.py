@@ -194,6 +194,8 @@ class SeenCluster:
 
     nodes: tuple[ClusterNode, ...]
     is_formed: bool = False
+    # Names of nodes that are being removed, whose pods may still run.
+    leaving: frozenset[str] = frozenset()
 
     @cached_property
     def by_id(self) -> dict[str, ClusterNode]:
@@ -220,6 +222,20 @@ class SeenCluster:
     def is_former(self, member: SeenMember) -> bool:
         """It announced the name of a node of this deployment."""
         return self._family_of.get(member.id) in self._families
+
+    def was_removed(self, member: SeenMember) -> bool:
+        """It announced the name of a node of this deployment that is no more, nor is its pod: that goes first."""
+        return self.is_former(member) and self._name_of[member.id] not in self._names
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        own = (view.own.node for _, view in self.answered)
+        return self.leaving.union((node.name for node in self.nodes), own)
+
+    @cached_property
+    def _name_of(self) -> dict[str, str]:
+        known = (each for _, view in self.answered for each in view.by_id.values())
+        return {each.id: each.node for each in known if each.node}
 
     def is_foreign(self, member: SeenMember) -> bool:
         """It announces the name of a node of another deployment."""

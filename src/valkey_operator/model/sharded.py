@@ -106,7 +106,8 @@ class SeenSharded:
     @cached_property
     def cluster(self) -> SeenCluster:
         there = tuple(each.node for each in self.nodes if not each.is_being_deleted)
-        return SeenCluster(there, self.is_formed)
+        leaving = frozenset(each.name for each in self.nodes if each.is_being_deleted)
+        return SeenCluster(there, self.is_formed, leaving)
 
     def of(self, name: str) -> ShardNode | None:
         return next((each for each in self.nodes if each.name == name), None)

@@ -186,9 +186,13 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
             return node, contract.Order(meet=contract.Meet(nodes=_acquaintances(others, seen)))
         case do.Follow(node, _, primary_id):
             return node, contract.Order(replicate=contract.Replicate(primary=primary_id))
-        case do.Forget(node, ids, though_they_own_slots):
-            ghosts = contract.Forget(node_ids=ids, though_they_own_slots=though_they_own_slots)
-            return node, contract.Order(forget=ghosts)
+        case do.Forget(node, ids, though_they_own_slots, though_they_seem_connected):
+            forget = contract.Forget(
+                node_ids=ids,
+                though_they_own_slots=though_they_own_slots,
+                though_they_seem_connected=though_they_seem_connected,
+            )
+            return node, contract.Order(forget=forget)
         case do.OpenGate(node):
             return node, contract.Order(open_gate=contract.OpenGate())
         case do.FailOver(proof=proof) if proof:

@@ -108,7 +108,8 @@ class ClusterOrders:
         for member in there:
             # Members of another deployment, met by mistake, are alive and well.
             is_foreign = member.family and view.own.family and member.family != view.own.family
-            if member.is_connected and not member.is_failed and not is_foreign:
+            may_live = is_foreign or order.forget.though_they_seem_connected
+            if member.is_connected and not member.is_failed and not may_live:
                 raise Refusal("a_connected_node_is_not_forgotten", f"{member.id} is connected")
             if member.slots and not order.forget.though_they_own_slots:
                 slots = as_text(member.slots)

@@ -487,12 +487,14 @@ class Acquaintance(_message.Message):
     def __init__(self, node: _Optional[str] = ..., node_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Forget(_message.Message):
-    __slots__ = ("node_ids", "though_they_own_slots")
+    __slots__ = ("node_ids", "though_they_own_slots", "though_they_seem_connected")
     NODE_IDS_FIELD_NUMBER: _ClassVar[int]
     THOUGH_THEY_OWN_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    THOUGH_THEY_SEEM_CONNECTED_FIELD_NUMBER: _ClassVar[int]
     node_ids: _containers.RepeatedScalarFieldContainer[str]
     though_they_own_slots: bool
-    def __init__(self, node_ids: _Optional[_Iterable[str]] = ..., though_they_own_slots: _Optional[bool] = ...) -> None: ...
+    though_they_seem_connected: bool
+    def __init__(self, node_ids: _Optional[_Iterable[str]] = ..., though_they_own_slots: _Optional[bool] = ..., though_they_seem_connected: _Optional[bool] = ...) -> None: ...
 
 class AssignSlots(_message.Message):
     __slots__ = ("slots", "config_epoch")
