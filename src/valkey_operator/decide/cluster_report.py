@@ -9,12 +9,9 @@ from valkey_operator.api.status import State
 from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.cluster_actions import ClusterStep
 from valkey_operator.decide.conditions import Condition
-from valkey_operator.decide.report import NextReport
+from valkey_operator.decide.reporting import LONGEST, NextReport, is_ready, message, next_steps, troubles
 from valkey_operator.model.cluster import SLOTS, as_text
-from valkey_operator.model.sharded import SeenSharded, ShardNode
-
-LONGEST = 1024
-MOST_NEXT = 16
+from valkey_operator.model.sharded import SeenSharded
 
 
 @dataclass(frozen=True)
@@ -53,11 +50,16 @@ def report(seen: SeenSharded, step: ClusterStep) -> ClusterReport:
     shards = tuple(_shard(seen, shard) for shard in sorted({each.node.shard for each in seen.nodes}))
     owned = len(seen.cluster.served)
     state, reason = _state(seen, step, shards, owned)
-    said = [reason.sentence, *(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
-    message = "; ".join(dict.fromkeys(said))[:LONGEST]
+    said = message(
+        reason.sentence,
+        *troubles((each.name, each.pod) for each in seen.nodes),
+        *(each.sentence for each in step.waits),
+        *(each.why for each in step.refusals),
+    )
     return ClusterReport(
-        state, reason, message, _conditions(seen, state, reason, message, shards, owned), step.doing, _next(step),
-        shards, owned, len(seen.nodes), sum(_is_ready(each) for each in seen.nodes), _used_takeovers(seen),
+        state, reason, said, _conditions(seen, state, reason, said, shards, owned), step.doing,
+        next_steps(step.actions, step.refusals),
+        shards, owned, len(seen.nodes), sum(is_ready(each.pod) for each in seen.nodes), _used_takeovers(seen),
         seen.wish.allows_data_loss if owned == SLOTS and step.is_settled else frozenset(),
     )  # fmt: skip
 
@@ -75,19 +77,15 @@ def _shard(seen: SeenSharded, shard: int) -> ShardReport:
     owned = view.own.slots if view is not None else frozenset()
     others = tuple(sorted(each.name for each in nodes if each is not primary))
     is_wanted = shard < seen.wish.shards
-    well = [each for each in nodes if _is_ready(each) and (each is primary or each.node.is_in_sync)]
-    is_ready = is_wanted and bool(owned) and len(well) == len(nodes) == seen.wish.replicas
+    well = [each for each in nodes if is_ready(each.pod) and (each is primary or each.node.is_in_sync)]
+    is_whole = is_wanted and bool(owned) and len(well) == len(nodes) == seen.wish.replicas
     if primary is None:
-        return ShardReport(shard, "", others, as_text(owned), is_ready, others)
+        return ShardReport(shard, "", others, as_text(owned), is_whole, others)
     in_sync = {each.name for each in nodes if each.node.is_in_sync}
     behind = tuple(name for name in others if name not in in_sync)
     return ShardReport(
-        shard, primary.name, others, as_text(owned), is_ready, behind, primary.used_bytes, primary.max_bytes
+        shard, primary.name, others, as_text(owned), is_whole, behind, primary.used_bytes, primary.max_bytes
     )
-
-
-def _is_ready(each: ShardNode) -> bool:
-    return each.pod is not None and each.pod.is_ready and not each.pod.is_being_deleted
 
 
 def _state(
@@ -119,7 +117,7 @@ def _health(
 
 
 def _conditions(
-    seen: SeenSharded, state: State, reason: Reason, message: str, shards: tuple[ShardReport, ...], owned: int
+    seen: SeenSharded, state: State, reason: Reason, said: str, shards: tuple[ShardReport, ...], owned: int
 ) -> tuple[Condition, ...]:
     paused = Reason.PAUSED if seen.wish.is_paused else Reason.NOT_PAUSED
     incomplete = [str(shard.index) for shard in shards if not shard.ready]
@@ -127,25 +125,12 @@ def _conditions(
     which = f"{follow.sentence}: shard {', '.join(incomplete)}"[:LONGEST] if incomplete else follow.sentence
     covered = Reason.CLUSTER_HEALTHY if owned == SLOTS else Reason.SLOTS_WITHOUT_PRIMARY
     return (
-        Condition(ConditionType.READY, state == State.READY, reason, message),
-        Condition(
-            ConditionType.PROGRESSING, state in (State.INITIALIZING, State.RECONCILING), reason, message
-        ),
-        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
+        Condition(ConditionType.READY, state == State.READY, reason, said),
+        Condition(ConditionType.PROGRESSING, state in (State.INITIALIZING, State.RECONCILING), reason, said),
+        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, said),
         Condition(
             ConditionType.SLOTS_COVERED, owned == SLOTS, covered, f"{owned} of {SLOTS} slots have an owner"
         ),
         Condition(ConditionType.REPLICATED, not incomplete, follow, which),
         Condition(ConditionType.PAUSED, seen.wish.is_paused, paused, paused.sentence),
     )
-
-
-def _next(step: ClusterStep) -> tuple[NextReport, ...]:
-    taken = [NextReport(type(action).__name__, _of(action)) for action in step.actions]
-    refused = [NextReport(each.action, each.why, each.guard) for each in step.refusals]
-    return tuple((refused + taken)[:MOST_NEXT])
-
-
-def _of(action: object) -> str:
-    found = (getattr(action, field, "") for field in ("node", "name", "source", "target", "former", "reason"))
-    return " ".join(str(each) for each in found if each)

@@ -71,7 +71,7 @@ def why_not_agreed(seen: SeenCluster) -> str:
     """Empty when all nodes tell their clients the same and every replica is in sync."""
     silent = sorted(node.name for node in seen.nodes if node.view is None)
     if silent:
-        return f"{', '.join(silent)} does not answer"
+        return f"{', '.join(silent)}: no answer"
     for node, view in seen.answered:
         if not view.is_ok:
             return f"{node.name} does not serve: some slots have no primary, or it sees too few"

@@ -10,10 +10,8 @@ from valkey_operator.api.status import State
 from valkey_operator.decide import sight
 from valkey_operator.decide.actions import Doing, Step
 from valkey_operator.decide.conditions import Condition
+from valkey_operator.decide.reporting import NextReport, is_ready, message, next_steps, troubles
 from valkey_operator.model.instance import SeenInstance, SeenNode
-
-LONGEST = 1024
-MOST_NEXT = 16
 
 
 @dataclass(frozen=True)
@@ -21,15 +19,6 @@ class NodeReport:
     name: str
     role: Literal["primary", "replica", "unknown"]
     ready: bool
-
-
-@dataclass(frozen=True)
-class NextReport:
-    """A step, what it is for or waits for, and the guard that holds it back, if one does."""
-
-    action: str
-    why: str = ""
-    refused_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,17 +38,21 @@ class Report:
 
 def report(seen: SeenInstance, step: Step) -> Report:
     state, reason = _state(seen, step)
-    said = [reason.sentence, *_cut_off(seen)]
-    said += [*(each.sentence for each in step.waits), *(each.why for each in step.refusals)]
-    message = "; ".join(dict.fromkeys(said))[:LONGEST]
-    nodes = tuple(NodeReport(node.name, _role(node), _is_ready(node)) for node in seen.nodes)
+    said = message(
+        reason.sentence,
+        *troubles((node.name, node.pod) for node in seen.nodes),
+        *_cut_off(seen),
+        *(each.sentence for each in step.waits),
+        *(each.why for each in step.refusals),
+    )
+    nodes = tuple(NodeReport(node.name, _role(node), is_ready(node.pod)) for node in seen.nodes)
     return Report(
         state,
         reason,
-        message,
-        _conditions(seen, state, reason, message),
+        said,
+        _conditions(seen, state, reason, said),
         step.doing,
-        _next(step),
+        next_steps(step.actions, step.refusals),
         nodes,
         len(seen.nodes),
         sum(node.ready for node in nodes),
@@ -77,7 +70,7 @@ def _state(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
 
 def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
     primary = seen.node(seen.record.primary)
-    if primary is None or not sight.is_in_office(primary) or not _is_ready(primary):
+    if primary is None or not sight.is_in_office(primary) or not is_ready(primary.pod):
         if not seen.service or all(node.pod is None or not node.pod.is_ready for node in seen.nodes):
             return State.INITIALIZING, Reason.INITIALIZING
         return State.DEGRADED, Reason.NO_PRIMARY
@@ -110,31 +103,19 @@ def _cut_off(seen: SeenInstance) -> list[str]:
     ]
 
 
-def _conditions(seen: SeenInstance, state: State, reason: Reason, message: str) -> tuple[Condition, ...]:
+def _conditions(seen: SeenInstance, state: State, reason: Reason, said: str) -> tuple[Condition, ...]:
     paused = Reason.PAUSED if seen.wish.is_paused else Reason.NOT_PAUSED
     missing = replicas_missing(seen)
     follow = Reason.REPLICAS_MISSING if missing else Reason.ALL_REPLICAS_FOLLOW
     which = f"{follow.sentence}: {', '.join(missing)}" if missing else follow.sentence
     is_progressing = state in (State.INITIALIZING, State.RECONCILING)
     return (
-        Condition(ConditionType.READY, state == State.READY, reason, message),
-        Condition(ConditionType.PROGRESSING, is_progressing, reason, message),
-        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, message),
+        Condition(ConditionType.READY, state == State.READY, reason, said),
+        Condition(ConditionType.PROGRESSING, is_progressing, reason, said),
+        Condition(ConditionType.DEGRADED, state in (State.DEGRADED, State.FAILED), reason, said),
         Condition(ConditionType.REPLICATED, not missing, follow, which),
         Condition(ConditionType.PAUSED, seen.wish.is_paused, paused, paused.sentence),
     )
-
-
-def _next(step: Step) -> tuple[NextReport, ...]:
-    taken = [NextReport(type(action).__name__, _of(action)) for action in step.actions]
-    refused = [NextReport(each.action, each.why, each.guard) for each in step.refusals]
-    return tuple((refused + taken)[:MOST_NEXT])
-
-
-def _of(action: object) -> str:
-    """The names in it, for people."""
-    found = (getattr(action, field, "") for field in ("node", "name", "source", "primary", "to", "reason"))
-    return " ".join(str(each) for each in found if each)
 
 
 def _role(node: SeenNode) -> Literal["primary", "replica", "unknown"]:
@@ -142,7 +123,3 @@ def _role(node: SeenNode) -> Literal["primary", "replica", "unknown"]:
     if server is None or not server.answers:
         return "unknown"
     return "primary" if server.is_primary else "replica" if server.is_replica else "unknown"
-
-
-def _is_ready(node: SeenNode) -> bool:
-    return node.pod is not None and node.pod.is_ready and not node.pod.is_being_deleted

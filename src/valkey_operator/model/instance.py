@@ -98,8 +98,10 @@ class SeenPod:
     # Its machine does not report any more, or its object says so.
     machine_is_lost: bool = False
     has_run: bool = True
-    # Why it does not come up, in a sentence; empty while nothing is known to be wrong.
+    # Why a container does not come up, in a sentence; empty while nothing is known to be wrong.
     fault: str = ""
+    # The same for the pod: also that no machine takes it.
+    trouble: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.actions import Refusal as Held
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.instance import Plan
-from valkey_operator.decide.report import NextReport, Report
+from valkey_operator.decide.report import Report
+from valkey_operator.decide.reporting import NextReport
 from valkey_operator.decide.support import Refusal
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written

@@ -222,6 +222,7 @@ def pod_of(pod: Pod | None, known: Remembered, now: float, gate_waits_for: str) 
         known.unplaced_since = None
     elif known.unplaced_since is None:
         known.unplaced_since = now
+    fault = pod.fault or _failed_start(gate_waits_for, pod.last_words)
     return SeenPod(
         pod.metadata.uid,
         pod.is_ready,
@@ -229,7 +230,8 @@ def pod_of(pod: Pod | None, known: Remembered, now: float, gate_waits_for: str) 
         is_placed,
         0.0 if known.unplaced_since is None else now - known.unplaced_since,
         has_run=pod.status.phase not in ("", "Pending"),
-        fault=pod.fault or _failed_start(gate_waits_for, pod.last_words),
+        fault=fault,
+        trouble=fault or pod.unplaced,
     )
 
 

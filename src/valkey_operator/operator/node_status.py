@@ -107,14 +107,14 @@ def _why_not(found: Findings) -> str:
         return "the pod is being stopped"
     if found.others:
         return _too_many(found.others + 1)
-    if pod.fault:
-        return pod.fault
+    if pod.fault or pod.unplaced:
+        return pod.fault or pod.unplaced
     if seen is not None and (seen.gate.waits_for or seen.not_ready):
         is_loading = seen.server.is_loading
         said = "the server is loading its data" if is_loading else seen.gate.waits_for or seen.not_ready
         return f"{said}: {pod.last_words}" if FAILED_START in said and pod.last_words else said
     for condition in pod.status.conditions:
-        if condition.type in ("PodScheduled", "Ready") and condition.status != "True" and condition.message:
+        if condition.type == "Ready" and condition.status != "True" and condition.message:
             return condition.message
     return f"the pod is {pod.status.phase or 'Pending'}"
 

@@ -123,6 +123,12 @@ class Pod(Object, frozen=True, gc=False):
         return ""
 
     @property
+    def unplaced(self) -> str:
+        """Why no machine takes it; empty while nobody says so."""
+        said = (each for each in self.status.conditions if each.type == "PodScheduled")
+        return next((f"no machine takes it: {each.message}" for each in said if each.status == "False"), "")
+
+    @property
     def last_words(self) -> str:
         """Of the server, before the last end of its container: the end of its log."""
         ended = (each.last_state.terminated for each in self.status.container_statuses if each.name == SERVER)
