@@ -22,6 +22,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import ClusterView, SlotRange, as_ranges
 from valkey_operator.model.gate import Record
 from valkey_operator.sidecar import cluster_words, observer
+from valkey_operator.sidecar.candidacy import Candidacy
 from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
 from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.hush import Hush
@@ -58,6 +59,7 @@ class Member(Pod):
     def begin_sidecar(self) -> None:
         """As after a crash of it: what it remembered is gone."""
         self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
+        self.candidacy = Candidacy(self.directive)
         self._orders = Orders(self)
 
     async def start(self, *, moved: bool = False) -> None:
@@ -66,6 +68,7 @@ class Member(Pod):
         socket_file = self.folder / "s"
         socket_file.unlink(missing_ok=True)
         own = f"port {self.port}\ncluster-port {self.bus}\ncluster-announce-ip {HOST}\ndir {self.folder}\n"
+        own += "cluster-replica-no-failover yes\n"
         own += f"cluster-announce-hostname {self.folder.parent.name}-{self.node}.ns.svc\n"
         (self.folder / "c").write_text(CONFIG + own + f"unixsocket {socket_file}\n")
         with (self.folder / "log").open("ab") as log:
@@ -82,6 +85,7 @@ class Member(Pod):
         if server.info is not None:
             await self.haste.look(server)
             await self.hush.look(server)
+            await self.candidacy.look(server)
 
     async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None

@@ -41,8 +41,11 @@ class Grid(Deployed):
 
     kind, name = "valkeycluster", "grid"
 
-    async def make(self, version: str = NEWEST, **more: Any) -> None:
+    def apply(self, version: str = NEWEST, **more: Any) -> None:
         self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version), **more})
+
+    async def make(self, version: str = NEWEST, **more: Any) -> None:
+        self.apply(version, **more)
         await self.is_well()
 
     async def is_well(self, patience: float = 120) -> None:

@@ -278,7 +278,7 @@ async def test_a_cluster_whose_operator_dies_while_it_is_formed_is_whole_in_the_
     place: Place, faults: Faults, seed: int
 ) -> None:
     grid = Grid(place, faults, seed)
-    place.apply("ValkeyCluster", "grid", SPEC)
+    grid.apply()
     killed = await grid.kill_an_operator()
     await asyncio.to_thread(place.eventually, lambda: grid.leading_operator() not in ("", killed))
     await grid.kill_an_operator()

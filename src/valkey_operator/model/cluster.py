@@ -132,6 +132,8 @@ class ClusterView:
     is_hurrying: bool = False
     # It logs warnings only; said by servers, not by sidecars.
     is_hushed: bool = False
+    # It does not stand for election; said by servers, not by sidecars.
+    is_barred: bool = False
 
     @cached_property
     def by_id(self) -> dict[str, SeenMember]:

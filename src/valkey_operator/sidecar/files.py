@@ -57,6 +57,8 @@ def _place(settings: SidecarSettings, primary: str, *, is_clustered: bool) -> li
             f"cluster-announce-ip {settings.pod_ip}",
             f"cluster-announce-hostname {settings.server_of(settings.node)[0]}",
             f"cluster-announce-human-nodename {settings.node}",
+            # Until it has the data of the primary that it follows; see `candidacy`.
+            "cluster-replica-no-failover yes",
         ]
     if primary == settings.node:
         return []

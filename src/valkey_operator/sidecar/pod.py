@@ -18,6 +18,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import cluster_gate, cluster_words, files, gate, metrics, modules, observer
+from valkey_operator.sidecar.candidacy import Candidacy
 from valkey_operator.sidecar.changes import Changes
 from valkey_operator.sidecar.cluster_leaving import ClusterLeaving
 from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
@@ -81,6 +82,7 @@ class Pod:
         self.turn = asyncio.Lock()
         self.lease = Lease()
         self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
+        self._candidacy = Candidacy(self.directive)
         self._readiness = ClusterReadiness()
         self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
@@ -173,6 +175,7 @@ class Pod:
             await self.fence.look()
             await self.haste.look(server)
             await self.hush.look(server)
+            await self._candidacy.look(server)
             await self._fence_a_full_volume()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()

@@ -31,6 +31,7 @@ ATOMIC = 9
 # Not in CONFIG GET *, but known to all versions; 0 is half of the node timeout.
 PING_INTERVAL = "cluster-ping-interval"
 LOG_LEVEL, QUIET = "loglevel", "warning"
+NO_FAILOVER = "cluster-replica-no-failover"
 
 
 async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterView:
@@ -41,7 +42,7 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         "nodes": ("CLUSTER", "NODES"),
         "info": ("CLUSTER", "INFO"),
         "shard": ("CLUSTER", "MYSHARDID"),
-        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL),
+        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL, NO_FAILOVER),
         **({"shards": ("CLUSTER", "SHARDS")} if with_shards else {}),
     }
     said = dict(zip(commands, await ask(list(commands.values())), strict=True))
@@ -59,6 +60,7 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         shards_digest=shards_digest(said["shards"]) if with_shards else "",
         is_hurrying=settings[PING_INTERVAL] != "0",
         is_hushed=settings[LOG_LEVEL] == QUIET,
+        is_barred=settings[NO_FAILOVER] == "yes",
     )
 
 

@@ -1,0 +1,65 @@
+"""Every command of the pages is typed on a cluster, and has to show what the page says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.cluster import Cluster
+from devcluster.provider import checkout
+from tests.docs.console import blocks, commands
+from tests.e2e.conftest import PLACE, operator
+
+__all__ = ["operator"]
+
+DOCS = checkout() / "docs"
+TYPED = ["tutorial.md"]
+# Blocks that are no commands.
+READ = {"console", "yaml", "text", "python", "json", ""}
+
+
+@pytest.fixture
+def defaults(operator: Cluster) -> Iterator[None]:
+    """Where nothing can be pulled, as `make up` has them."""
+    kind = ("valkeyclusterdefaults", "--namespace", PLACE)
+    before = operator.kubectl("get", *kind, "--output=name")
+    operator.kubectl("apply", "-f", checkout() / "deploy" / "devcluster.yaml")
+    yield
+    if not before:
+        operator.kubectl("delete", *kind, "--all")
+
+
+@pytest.fixture
+def environment(operator: Cluster, tmp_path: Path) -> dict[str, str]:
+    """A shell with kubectl and our plugin, and a kubeconfig that a page may change."""
+    kubeconfig = tmp_path / "kubeconfig"
+    shutil.copyfile(operator.kubeconfig, kubeconfig)
+    programs = Path(operator.kubectl.program).parent
+    return {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
+
+
+@pytest.mark.usefixtures("defaults")
+@pytest.mark.parametrize("page", TYPED)
+def test_a_page_can_be_followed_word_by_word(page: str, environment: dict[str, str]) -> None:
+    typed = commands(DOCS / page)
+    assert typed, f"{page} has no commands"
+    for command in typed:
+        done = subprocess.run(
+            ["bash", "-c", command.text],
+            env=environment, cwd=checkout(), capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (
+            f"line {command.line}: `{command.text}` failed: {done.stdout}{done.stderr}"
+        )
+        assert not (wrong := command.differs(done.stdout)), wrong
+
+
+@pytest.mark.parametrize("page", TYPED)
+def test_a_page_has_no_command_that_nobody_tries(page: str) -> None:
+    found = {language for language, _, _ in blocks((DOCS / page).read_text())}
+    assert found <= READ, f"{page}: commands belong into ```console"
