@@ -1,7 +1,9 @@
-"""A replica stands for election only with the data of the primary that it follows now.
+"""A replica stands for election only with the data of the primary that it follows now, in a cluster that has settled.
 
-A server that was just started, or follows another primary than before, has not got what that one was told meanwhile. It
-starts barred, and is admitted once its link was up. The operator may still make it primary: it knows who has most.
+A server that was just started, or follows another primary than before, has not got what that one was told meanwhile.
+And when all were started at new addresses, those who find each other late take for dead who lives and takes writes. So
+it is started barred, and admitted once its link is up and everybody had the time to find and suspect each other. The
+operator may make it primary at any time: it knows who has most.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from valkey_operator.model.cluster import ClusterView
+from valkey_operator.sidecar.haste import NODE_TIMEOUT, USUAL_TIMEOUT
 from valkey_operator.valkey.cluster import NO_FAILOVER
 
 USUAL = "no"
+# Of the node timeout: those that start up to one later than others suspect within another.
+TIMEOUTS = 2
 
 
 class Server(Protocol):
@@ -40,10 +45,19 @@ class Candidacy:
             self._run, self._has_data_of = info["run_id"], None
         if view.own.is_primary:
             self._has_data_of = ""
-        elif info.get("master_link_status") == "up":
+        elif info.get("master_link_status") == "up" and self._is_settled(
+            view, int(info["uptime_in_seconds"])
+        ):
             self._has_data_of = view.own.primary_id
         elif self._has_data_of is None:
             return  # what it was started with, or a sidecar before this one has set, holds
         is_barred = not view.own.is_primary and view.own.primary_id != self._has_data_of
         if is_barred != view.is_barred and self._directive(NO_FAILOVER, USUAL) == USUAL:
             await server.call("CONFIG", "SET", NO_FAILOVER, "yes" if is_barred else "no")
+
+    def _is_settled(self, view: ClusterView, up_for: int) -> bool:
+        patience = int(self._directive(NODE_TIMEOUT, USUAL_TIMEOUT)) / 1000
+        is_well = all(
+            each.is_connected and not each.is_failed and not each.is_suspected for each in view.by_id.values()
+        )
+        return is_well and not view.is_hurrying and up_for >= TIMEOUTS * patience
