@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.model.instance import NodeRecord
 
 
@@ -157,7 +158,7 @@ class Refusal:
     """A step that is not taken, what it was for, and the guard that holds it back with its sentence."""
 
     action: str
-    guard: str
+    guard: Guard
     why: str
 
 
