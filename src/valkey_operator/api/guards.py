@@ -97,7 +97,7 @@ class Guard(Word):
     # Nodes that go, and restarts.
     THE_OFFICE_IS_SETTLED = (
         "the_office_is_settled",
-        "the removal of a node while the primary is not seen in office: it may hold the newest data",
+        "the removal of a node while the primary is not seen in office, for that node may hold the newest data",
         "let the primary come back; its ValkeyNode says why it does not",
     )
     THE_PRIMARY_IS_NEVER_THE_ONE_REMOVED = (
