@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tools import contract, reference
+from tools import contract, reference, words
 from valkey_operator.api.crd import definition
 from valkey_operator.api.kinds import KINDS
 
@@ -39,7 +39,8 @@ def generated() -> dict[Path, str]:
         for kind in KINDS
     }
     files = {folder / name: text for folder in CRDS for name, text in definitions.items()}
-    return {**files, **contract.generated(), ROOT / "docs" / "reference" / "api.md": reference.page()}
+    api = {ROOT / "docs" / "reference" / "api.md": reference.page()}
+    return {**files, **api, **words.generated(), **contract.generated()}
 
 
 def stale(files: dict[Path, str]) -> list[Path]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
 from valkey_operator.sidecar.gate import Closed, Open, decide, needs_members
 
@@ -39,14 +40,14 @@ SILENT = Silence("no answer within 2 s")
         (
             Start("a", ME, DATA, {"b": LIVING}),
             Closed(
-                "a_living_member_goes_first",
+                Guard.A_LIVING_MEMBER_GOES_FIRST,
                 "the last stop was not clean, and newer data lives in b: waits until one of them is primary",
             ),
         ),
         (
             Start("a", ME, Disk(), {"b": LIVING, "c": DOWN}),
             Closed(
-                "a_living_member_goes_first",
+                Guard.A_LIVING_MEMBER_GOES_FIRST,
                 "the last stop was not clean, and newer data lives in b: waits until one of them is primary",
             ),
         ),
@@ -54,14 +55,14 @@ SILENT = Silence("no answer within 2 s")
         (
             Start("a", ME, DATA, {"b": replace(DOWN, disk=replace(DATA, offset=101))}),
             Closed(
-                "the_fullest_disk_starts",
+                Guard.THE_FULLEST_DISK_STARTS,
                 "the disk of b holds more than this one: waits until b is primary",
             ),
         ),
         (
             Start("a", ME, Disk(), {"b": DOWN}),
             Closed(
-                "the_fullest_disk_starts",
+                Guard.THE_FULLEST_DISK_STARTS,
                 "the disk of b holds more than this one: waits until b is primary",
             ),
         ),
@@ -77,14 +78,14 @@ SILENT = Silence("no answer within 2 s")
         (
             Start("a", ME, Disk(), {"b": Member(record=ME, disk=LOG)}),
             Closed(
-                "the_fullest_disk_starts",
+                Guard.THE_FULLEST_DISK_STARTS,
                 "the disk of b holds more than this one: waits until b is primary",
             ),
         ),
         (
             Start("a", ME, CLEAN, {"b": SILENT, "c": LIVING}),
             Closed(
-                "every_member_must_have_answered",
+                Guard.EVERY_MEMBER_MUST_HAVE_ANSWERED,
                 "waits for an answer of b, who may be the primary by now",
                 "b: no answer within 2 s",
             ),

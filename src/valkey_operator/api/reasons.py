@@ -1,11 +1,11 @@
-"""Condition types and reasons, each with the sentence that people read; one place for status, events, metrics and CLI.
+"""Condition types and reasons, each with the sentence that people read; one place for status, CLI and docs.
 
 A reason is added here together with the code that gives it, and never renamed: alerts and scripts look for it.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import StrEnum, unique
 from typing import Self
 
 
@@ -21,22 +21,20 @@ class Word(StrEnum):
         return member
 
 
+@unique
 class ConditionType(Word):
     """What a condition is about; the sentence says what True means."""
 
     READY = "Ready", "it serves reads and writes with all its replicas"
     PROGRESSING = "Progressing", "the operator is changing something"
-    DEGRADED = "Degraded", "it serves, but something is missing"
+    DEGRADED = "Degraded", "something is missing, or nothing can be done for it; the reason says what"
     SLOTS_COVERED = "SlotsCovered", "every one of the 16384 slots has a primary"
     REPLICATED = "Replicated", "every primary has all its replicas, and they follow"
-    TLS_CONFIGURED = "TLSConfigured", "the certificates in use are valid and every server has them"
-    ACL_SYNCED = "ACLSynced", "every server knows the same users"
-    CONFIG_APPLIED = "ConfigApplied", "every server runs with the configuration asked for"
-    BACKUP_FRESH = "BackupFresh", "the last backup is as young as its schedule promises"
     PAUSED = "Paused", "the operator leaves it alone but for its certificates"
     WARNING = "Warning", "something is allowed and risky"
 
 
+@unique
 class Reason(Word):
     """Why a condition or a state is as it is; the sentence says it to people."""
 
@@ -44,16 +42,10 @@ class Reason(Word):
     ALL_NODES_HEALTHY = "AllNodesHealthy", "all servers are healthy"
     INVALID_SPEC = "InvalidSpec", "the values in force cannot work; nothing was changed"
     NOT_YET = "NotYetSupported", "it asks for what this version cannot do; nothing was changed"
-    NAME_CONFLICT = "NameConflict", "its names would meet those of another deployment"
     CERTIFICATES_VALID = "CertificatesValid", "the certificates are valid"
     CERTIFICATES_FAULTY = "CertificatesFaulty", "a certificate cannot be used"
     INITIALIZING = "Initializing", "the servers are being made"
     NOT_MANAGED = "NotManaged", "nobody the operator knows made it; it is left alone"
-    NO_REPLICAS = "NoReplicas", "a shard of one pod loses its data with it"
-    PERSISTENCE_WITHOUT_VOLUME = (
-        "PersistenceWithoutVolume",
-        "snapshots or logs are on, but there is no volume for them",
-    )
     SUSPENDED = "Suspended", "it has no pods because replicas is 0; its volumes are kept"
     PAUSED = "PausedByUser", "paused is set"
     NOT_PAUSED = "NotPaused", "the operator looks after it"
@@ -68,4 +60,3 @@ class Reason(Word):
         "some slots have no primary, so their keys cannot be reached",
     )
     SHARDS_INCOMPLETE = "ShardsIncomplete", "all slots are served, and a replica is missing or not in sync"
-    UNBOUND = "Unbound", "it was taken out of the operator's hands"

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import unique
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from valkey_operator.api.model import LIST_ATOMIC, Model, list_map
+from valkey_operator.api.reasons import Word
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 ShortText = Annotated[str, Field(max_length=256)]
 LongText = Annotated[str, Field(max_length=1024)]
 
 
-class State(StrEnum):
+@unique
+class State(Word):
     """How a deployment is, in one word."""
 
-    INITIALIZING = "Initializing"
-    RECONCILING = "Reconciling"
-    READY = "Ready"
-    DEGRADED = "Degraded"
-    SUSPENDED = "Suspended"
-    UNBOUND = "Unbound"
-    FAILED = "Failed"
+    INITIALIZING = "Initializing", "its servers are being made, or do not serve yet"
+    RECONCILING = "Reconciling", "it serves, and is being changed"
+    READY = "Ready", "it serves reads and writes with all its replicas"
+    DEGRADED = "Degraded", "something is missing; the reason says whether it serves"
+    SUSPENDED = "Suspended", "it has no pods because replicas is 0; its volumes are kept"
+    UNBOUND = "Unbound", "it was taken out of the operator's hands"
+    FAILED = "Failed", "nothing is done for it; the message says what must be changed"
 
 
 class Condition(Model):

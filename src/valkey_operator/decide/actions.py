@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import unique
 
+from valkey_operator.api.guards import Guard
+from valkey_operator.api.reasons import Word
 from valkey_operator.model.instance import NodeRecord
 
 
-class Why(StrEnum):
+@unique
+class Why(Word):
     """Why the primary is another one; `lastFailover.reason`."""
 
-    FORMATION = "Formation"
-    RECORD_FOUND = "RecordFound"
-    SERVER_DIED = "ServerDied"
-    UNREACHABLE = "Unreachable"
-    # In a cluster: by the servers themselves, without the operator.
-    ELECTED = "Elected"
-    FULLEST_DATA = "FullestData"
-    HANDED_BACK = "HandedBack"
-    POD_STOPPING = "PodStopping"
-    SCALING = "Scaling"
-    SWITCHOVER = "Switchover"
-    ROLLING_UPDATE = "RollingUpdate"
+    FORMATION = "Formation", "there was no primary yet"
+    RECORD_FOUND = "RecordFound", "a node has noted a newer primary than the status, and that one is right"
+    SERVER_DIED = (
+        "ServerDied",
+        "the server of the former primary is dead, and a replica that was in sync follows",
+    )
+    UNREACHABLE = "Unreachable", "nobody reaches the former primary, and it has stopped writing"
+    ELECTED = "Elected", "the servers of a cluster chose it by themselves, without the operator"
+    FULLEST_DATA = "FullestData", "no replica was in sync, and this node has the most data"
+    HANDED_BACK = "HandedBack", "a handover did not come about, and the former primary keeps the office"
+    POD_STOPPING = "PodStopping", "the pod of the former primary is being stopped"
+    SCALING = "Scaling", "the former primary is one of the nodes that are to go"
+    SWITCHOVER = "Switchover", "a person asked for it"
+    ROLLING_UPDATE = "RollingUpdate", "the former primary is to be restarted"
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ class Refusal:
     """A step that is not taken, what it was for, and the guard that holds it back with its sentence."""
 
     action: str
-    guard: str
+    guard: Guard
     why: str
 
 

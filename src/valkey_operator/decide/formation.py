@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide import lost_slots, slots
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import (
@@ -46,7 +47,9 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     refusals = (*_foreign(seen), *lost.refusals, *_stranded(seen))
     assign = tuple(_assign(seen))
     # Whoever met a member of another cluster would merge the two.
-    meet = () if any(each.guard == "only_our_nodes_are_members" for each in refusals) else tuple(_meet(seen))
+    meet = (
+        () if any(each.guard == Guard.ONLY_OUR_NODES_ARE_MEMBERS for each in refusals) else tuple(_meet(seen))
+    )
     follow = tuple(_follow(seen))
     forget = tuple(_forget(seen))
     if assign or meet or follow or forget:
@@ -205,7 +208,7 @@ def _foreign(seen: SeenCluster) -> Iterable[Refusal]:
     for node, each in found.values():
         yield Refusal(
             "meet",
-            "only_our_nodes_are_members",
+            Guard.ONLY_OUR_NODES_ARE_MEMBERS,
             f"{node.name} knows {each.hostname or each.id} at {each.address or 'no address'}, which is no node of this "
             f"cluster: {_what_to_do(seen, each)}",
         )
@@ -226,7 +229,7 @@ def _rivals(seen: SeenCluster) -> Iterable[Refusal]:
         if strangers:
             yield Refusal(
                 "meet",
-                "only_our_nodes_are_members",
+                Guard.ONLY_OUR_NODES_ARE_MEMBERS,
                 f"{node.name} and {', '.join(sorted(strangers))} do not know each other and both own slots "
                 f"{as_text(shared)}: one of them is from another cluster",
             )
@@ -245,7 +248,7 @@ def _stranded(seen: SeenCluster) -> Iterable[Refusal]:
         if primary is not None and primary is not node and _is_stranded(node, view):
             yield Refusal(
                 f"let {node.name} follow {primary.name}",
-                "a_primary_with_keys_is_not_emptied",
+                Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED,
                 f"{node.name} owns no slots and holds {node.keys} keys, which nobody can read there",
             )
 

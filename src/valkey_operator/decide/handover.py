@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from valkey_operator.api.guards import Guard, named
 from valkey_operator.decide import sight, succession
 from valkey_operator.decide.actions import Refusal, Step, Wait, Why
 from valkey_operator.model.instance import SeenInstance, SeenNode
@@ -30,11 +31,11 @@ class Request:
 def plan(seen: SeenInstance, primary: SeenNode, request: Request, now: datetime) -> Step:
     """Record the best candidate, or say which guard holds that back."""
     step = f"hand over from {primary.name} ({request.reason})"
-    for guard in GUARDS:
-        why = guard(seen, primary, request, now)
+    for guard, check in GUARDS.items():
+        why = check(seen, primary, request, now)
         if why:
-            refused = Refusal(step, guard.__name__, why)
-            is_brief = guard is the_pods_have_been_quiet_for_a_second
+            refused = Refusal(step, guard, why)
+            is_brief = guard == Guard.THE_PODS_HAVE_BEEN_QUIET_FOR_A_SECOND
             waits = (Wait(why, LOOK_AGAIN) if is_brief else Wait(why),)
             return Step(waits=waits, refusals=(refused,), is_exclusive=False)
     ready = [node for node in request.candidates if sight.is_caught_up(node, primary)]
@@ -102,8 +103,8 @@ def the_pods_have_been_quiet_for_a_second(
     return "a pod has come or gone just now, and clients follow one change a second"
 
 
-Guard = Callable[[SeenInstance, SeenNode, Request, datetime], str]
-GUARDS: tuple[Guard, ...] = (
+Check = Callable[[SeenInstance, SeenNode, Request, datetime], str]
+GUARDS: dict[Guard, Check] = named(
     a_new_primary_is_one_of_its_replicas,
     replica_is_caught_up_before_switchover,
     the_last_handover_did_not_fail_just_now,

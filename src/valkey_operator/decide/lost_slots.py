@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import AssignSlots, ClusterAction, ClusterStep, Forget
 from valkey_operator.model.cluster import (
@@ -57,7 +58,7 @@ def _no_beginning(seen: SeenCluster) -> Iterable[Refusal]:
     if unowned and any(node.keys for node, _ in seen.answered):
         yield Refusal(
             f"assign slots {as_text(unowned)}",
-            "lost_slots_are_not_refilled",
+            Guard.LOST_SLOTS_ARE_NOT_REFILLED,
             f"nobody owns slots {as_text(unowned)}, and there are keys already: this is no new cluster",
         )
 
@@ -131,7 +132,7 @@ def _refusal(shard: int | None, slots: frozenset[int]) -> Refusal:
     named = shard if shard is not None else "<shard>"
     return Refusal(
         f"serve slots {as_text(slots)}",
-        "lost_slots_are_not_refilled",
+        Guard.LOST_SLOTS_ARE_NOT_REFILLED,
         f"the data of {whose}, slots {as_text(slots)}, is lost, for no node has it: restore a backup, or set the "
         f"annotation {ANNOTATION}: {named} to have them served again, empty",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from valkey_operator.api.guards import Guard, named
 from valkey_operator.decide import sight
 from valkey_operator.decide.actions import (
     Action,
@@ -64,10 +65,10 @@ def remove(seen: SeenInstance, primary: SeenNode | None) -> Step:
     node = _next_to_go(seen)
     if node is None:
         return Step()
-    for guard in (*GUARDS, the_primary_does_without_it):
-        why = guard(seen, node, primary)
+    for guard, check in EVERY_GUARD.items():
+        why = check(seen, node, primary)
         if why:
-            refused = Refusal(f"remove {node.name}", guard.__name__, why)
+            refused = Refusal(f"remove {node.name}", guard, why)
             return Step(waits=(Wait(why),), refusals=(refused,))
     kind = SCALING if seen.wish.replicas else SUSPENDING
     doing = Doing(kind, f"{node.name} is removed")
@@ -77,7 +78,7 @@ def remove(seen: SeenInstance, primary: SeenNode | None) -> Step:
 def going(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
     """It is removed as soon as the primary does without it."""
     node = _next_to_go(seen)
-    is_held = node is None or any(guard(seen, node, primary) for guard in GUARDS)
+    is_held = node is None or any(check(seen, node, primary) for check in GUARDS.values())
     return None if is_held else node
 
 
@@ -129,10 +130,11 @@ def a_suspended_deployment_keeps_its_data(
     )
 
 
-Guard = Callable[[SeenInstance, SeenNode, SeenNode | None], str]
-GUARDS: tuple[Guard, ...] = (
+Check = Callable[[SeenInstance, SeenNode, SeenNode | None], str]
+GUARDS: dict[Guard, Check] = named(
     the_office_is_settled,
     the_primary_is_never_the_one_removed,
     a_replica_in_sync_stays,
     a_suspended_deployment_keeps_its_data,
 )
+EVERY_GUARD: dict[Guard, Check] = {**GUARDS, **named(the_primary_does_without_it)}

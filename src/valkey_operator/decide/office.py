@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide import sight, succession
 from valkey_operator.decide.actions import (
     Doing,
@@ -123,7 +124,7 @@ def _follow(seen: SeenInstance, primary: SeenNode) -> Step:
             continue
         why = _would_be_emptied(node, primary)
         if why:
-            refused = Refusal(f"let {node.name} follow", "an_empty_node_never_leads_a_full_one", why)
+            refused = Refusal(f"let {node.name} follow", Guard.AN_EMPTY_NODE_NEVER_LEADS_A_FULL_ONE, why)
             found += Step(refusals=(refused,))
         else:
             found += Step((Follow(node.name, primary.name, epoch),))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide import slots
 from valkey_operator.decide.actions import Refusal
 from valkey_operator.decide.slots import Load, Move, SlotPlan
@@ -33,7 +34,7 @@ MOST_OPEN_SLOTS, MOST_OPEN_BYTES = 1024, 8 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 FORGOTTEN = 600.0
 NO_PLAN = SlotPlan()
-BY_HAND = "a_person_stopped_it"
+BY_HAND = Guard.A_PERSON_STOPPED_IT
 GO_ON = "`kubectl valkey reshard` goes on, with --shards to another number"
 
 
@@ -137,7 +138,7 @@ def plan(
     primaries = {shard: seen.primary_of(shard) for shard in {*seen.shards, *wished}}
     away = sorted(shard for shard, node in primaries.items() if node is None or node.view is None)
     if away:
-        return Resharding(refusals=(_refused("every_shard_has_a_primary", _without_primary(away)),))
+        return Resharding(refusals=(_refused(Guard.EVERY_SHARD_HAS_A_PRIMARY, _without_primary(away)),))
     there = {shard: node for shard, node in primaries.items() if node is not None}
     transfers = _Transfers(seen, there, versions)
     under_way = tuple(slots.weighed(move, loads) for move in transfers.under_way())
@@ -165,16 +166,16 @@ def _refusals(found: SlotPlan, transfers: _Transfers, is_stopped: bool) -> tuple
         why = f"a person has stopped it, and {found.remaining} slots have not moved: {GO_ON}"
         return (_refused(BY_HAND, why),) if found.moves else ()
     if found.too_small:
-        return tuple(_refused("every_target_has_room", why) for why in found.too_small)
+        return tuple(_refused(Guard.EVERY_TARGET_HAS_ROOM, why) for why in found.too_small)
     against = sorted({why for move in found.moves if (why := transfers.why_not(move))})
-    return tuple(_refused("slots_do_not_go_to_an_older_server", why) for why in against)
+    return tuple(_refused(Guard.SLOTS_DO_NOT_GO_TO_AN_OLDER_SERVER, why) for why in against)
 
 
 def _without_primary(shards: Iterable[int]) -> str:
     return f"no primary is seen in shard {', '.join(map(str, shards))}"
 
 
-def _refused(guard: str, why: str) -> Refusal:
+def _refused(guard: Guard, why: str) -> Refusal:
     return Refusal("move slots", guard, why)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from valkey_operator.api.guards import Guard, named
 from valkey_operator.decide import handover, sight
 from valkey_operator.decide.actions import Doing, Refusal, RestartPod, Step, Wait, Why
 from valkey_operator.decide.reliance import the_primary_does_without_it
@@ -18,10 +19,10 @@ def plan(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
     node = _next_to_go(seen, primary)
     if node is None:
         return _coming_back(seen, primary)
-    for guard in (*GUARDS, the_primary_does_without_it):
-        why = guard(seen, node, primary)
+    for guard, check in EVERY_GUARD.items():
+        why = check(seen, node, primary)
         if why:
-            return _refused(seen, f"restart {node.name}", guard.__name__, why)
+            return _refused(seen, f"restart {node.name}", guard, why)
     if node.name == primary.name and len(sight.members(seen)) > 1:
         replicas = tuple(sight.others(seen, primary.name))
         return _doing(seen, f"{primary.name} hands over") + handover.plan(
@@ -34,7 +35,7 @@ def plan(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
 def going(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
     """It is restarted as soon as the primary does without it."""
     node = _next_to_go(seen, primary)
-    is_held = node is None or any(guard(seen, node, primary) for guard in GUARDS)
+    is_held = node is None or any(check(seen, node, primary) for check in GUARDS.values())
     return None if is_held else node
 
 
@@ -110,7 +111,7 @@ def supervised_waits_for_a_person(seen: SeenInstance, node: SeenNode, primary: S
     return f"update.supervised is set: delete the pod of {node.name} when it suits you"
 
 
-def _refused(seen: SeenInstance, step: str, guard: str, why: str) -> Step:
+def _refused(seen: SeenInstance, step: str, guard: Guard, why: str) -> Step:
     """It waits while the others come back; what only a person can change is no reason to look again soon."""
     found = Step(refusals=(Refusal(step, guard, why),))
     if guard not in BRIEF:
@@ -140,9 +141,9 @@ def _never_came_up(node: SeenNode) -> bool:
     return node.pod is not None and not node.pod.has_run
 
 
-BRIEF = (only_one_pod_is_away_at_a_time.__name__, the_primary_does_without_it.__name__)
-Guard = Callable[[SeenInstance, SeenNode, SeenNode], str]
-GUARDS: tuple[Guard, ...] = (
+BRIEF = (Guard.ONLY_ONE_POD_IS_AWAY_AT_A_TIME, Guard.THE_PRIMARY_DOES_WITHOUT_IT)
+Check = Callable[[SeenInstance, SeenNode, SeenNode], str]
+GUARDS: dict[Guard, Check] = named(
     updates_are_left_to_people,
     a_roll_begins_in_its_window,
     the_first_pod_of_a_roll_came_back,
@@ -150,3 +151,4 @@ GUARDS: tuple[Guard, ...] = (
     a_primary_that_was_handed_over_is_restarted_as_a_replica,
     supervised_waits_for_a_person,
 )
+EVERY_GUARD: dict[Guard, Check] = {**GUARDS, **named(the_primary_does_without_it)}

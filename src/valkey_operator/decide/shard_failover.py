@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver
 from valkey_operator.model.sharded import SeenSharded, ShardNode
@@ -20,7 +21,7 @@ def switch_over(seen: SeenSharded) -> ClusterStep:
     primary = seen.primary_of(to.node.shard) if to is not None else None
     if to is None or primary is None or primary is to:
         why = "there is no such node" if to is None else f"{wished} is the primary already"
-        return ClusterStep(refusals=(Refusal(f"switchover to {wished}", "a_replica_takes_over", why),))
+        return ClusterStep(refusals=(Refusal(f"switchover to {wished}", Guard.A_REPLICA_TAKES_OVER, why),))
     return hand_over(seen, primary, SWITCHOVER, to)
 
 
@@ -32,7 +33,7 @@ def hand_over(seen: SeenSharded, primary: ShardNode, reason: str, to: ShardNode 
     wish = f"{reason.lower()} of shard {primary.node.shard}"
     if best is None or best not in able:
         why = f"no replica of {primary.name} is in sync" if best is None else f"{best.name} is not in sync"
-        refused = Refusal(wish, "replica_is_caught_up_before_switchover", why)
+        refused = Refusal(wish, Guard.REPLICA_IS_CAUGHT_UP_BEFORE_SWITCHOVER, why)
         return ClusterStep(waits=(Wait(why),), refusals=(refused,))
     if is_behind(seen, best):
         return ClusterStep(waits=(Wait(f"{best.name} has yet to learn of the last election", LEARNS),))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide import shard_failover
 from valkey_operator.decide.actions import Doing, Refusal
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, RestartPod
@@ -53,15 +54,17 @@ def mend(seen: SeenSharded) -> ClusterStep:
 def _why_not(seen: SeenSharded) -> Refusal | None:
     if not seen.wish.rolls:
         return Refusal(
-            "restart pods", "updates_are_left_to_people", "update.strategy is OnDelete: delete pods yourself"
+            "restart pods",
+            Guard.UPDATES_ARE_LEFT_TO_PEOPLE,
+            "update.strategy is OnDelete: delete pods yourself",
         )
     if not seen.wish.window_is_open and seen.operation != ROLLING:
-        return Refusal("restart pods", "a_roll_begins_in_its_window", "update.window is closed now")
+        return Refusal("restart pods", Guard.A_ROLL_BEGINS_IN_ITS_WINDOW, "update.window is closed now")
     away = sorted(each.name for each in seen.nodes if each.pod is None or not each.pod.is_ready)
     if away:
         faults = [each.pod.fault for each in seen.nodes if each.pod is not None and each.pod.fault]
         why = f"{', '.join(away)} must be back first" + (f": {faults[0]}" if faults else "")
-        return Refusal("restart pods", "only_pods_that_are_back_are_followed_by_others", why)
+        return Refusal("restart pods", Guard.ONLY_PODS_THAT_ARE_BACK_ARE_FOLLOWED_BY_OTHERS, why)
     return None
 
 
@@ -74,14 +77,14 @@ def _next(seen: SeenSharded, waiting: list[ShardNode]) -> ClusterStep:
     if seen.wish.is_supervised:
         why = "update.supervised is set: switch over when it suits you"
         return ClusterStep(
-            refusals=(Refusal(f"restart {primary.name}", "supervised_waits_for_a_person", why),)
+            refusals=(Refusal(f"restart {primary.name}", Guard.SUPERVISED_WAITS_FOR_A_PERSON, why),)
         )
     if len(seen.in_shard(primary.node.shard)) > 1:
         return _rolling(seen, shard_failover.hand_over(seen, primary, ROLLING))
     if not seen.wish.keeps_data:
         why = f"all data of the shard would be lost: delete the pod of {primary.name} if that is all right"
         return ClusterStep(
-            refusals=(Refusal(f"restart {primary.name}", "data_is_kept_when_a_lone_pod_goes", why),)
+            refusals=(Refusal(f"restart {primary.name}", Guard.DATA_IS_KEPT_WHEN_A_LONE_POD_GOES, why),)
         )
     return _restart(seen, primary)
 

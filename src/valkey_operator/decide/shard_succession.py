@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
 from valkey_operator.decide.shard_failover import LEARNS, is_behind
@@ -21,7 +22,7 @@ LINK = 2.0
 UNPLACED = 20.0
 FAILOVER = "Failover"
 ALLOWED = "a person has allowed it by valkey.io/allow-takeover"
-GUARD = "a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"
+GUARD = Guard.A_PRIMARY_IS_REPLACED_WITHOUT_A_VOTE_ONLY_WHEN_IT_IS_PROVEN_DEAD
 
 
 @dataclass(frozen=True)

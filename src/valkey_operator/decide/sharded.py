@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll, shard_succession
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
@@ -165,7 +166,7 @@ def _suspend(seen: SeenSharded) -> ClusterStep:
     doing = Doing(SUSPENDING, f"{len(seen.nodes)} nodes are being stopped")
     if not seen.wish.keeps_data and any(each.node.keys for each in seen.nodes):
         why = "all data would be lost, for nothing is kept on a volume: turn persistence on, or delete the cluster"
-        return ClusterStep(refusals=(Refusal("suspend", "data_is_kept_when_all_pods_go", why),))
+        return ClusterStep(refusals=(Refusal("suspend", Guard.DATA_IS_KEPT_WHEN_ALL_PODS_GO, why),))
     if replicas:
         return ClusterStep(
             (tuple(map(RemoveNode, replicas)),), (Wait("the replicas stop first"),), doing=doing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
+from valkey_operator.api.guards import Guard, named
 from valkey_operator.decide import sight
 from valkey_operator.decide.actions import (
     NOTHING_LOST,
@@ -106,14 +107,14 @@ def a_complete_primary_comes_back(primary: SeenNode) -> str:
 def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> Step:
     """Nobody can say whether it is in office; where it is, it does not write without each of `counted_on`."""
     wish = f"replace {lost.name}, which cannot be seen"
-    for guard in (nobody_hears_the_primary, somebody_else_misses_the_primary):
-        why = guard(seen, lost)
+    for guard, check in UNSEEN.items():
+        why = check(seen, lost)
         if why:
-            return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard.__name__, why),))
+            return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard, why),))
     best = choose(seen, (node for node in sight.others(seen, lost.name) if node.name in counted_on))
     if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
         why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
-        refused = Refusal(wish, "only_a_replica_the_primary_counts_on_replaces_it_unproven", why)
+        refused = Refusal(wish, Guard.ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN, why)
         return wait(why) + Step(refusals=(refused,))
     recorded = record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
     return recorded + Step((NotePrimary(best.name, best.name, seen.record.epoch + 1),))
@@ -261,7 +262,7 @@ def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
     why = an_empty_node_never_leads_a_full_one(seen, primary)
     if why:
         return wait(why) + Step(
-            refusals=(Refusal(f"start {primary.name}", "an_empty_node_never_leads_a_full_one", why),)
+            refusals=(Refusal(f"start {primary.name}", Guard.AN_EMPTY_NODE_NEVER_LEADS_A_FULL_ONE, why),)
         )
     if not primary.said.gate_is_asked:
         return wait(f"the server of {primary.name} is about to start")
@@ -301,3 +302,6 @@ def _has_more(node: SeenNode, primary: SeenNode) -> bool:
 def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, bool, int]:
     stays, is_recorded = node.index < seen.wish.replicas, node.name == seen.record.primary
     return sight.holds_data(node), sight.offset(node), is_recorded, stays, -node.index
+
+
+UNSEEN = named(nobody_hears_the_primary, somebody_else_misses_the_primary)

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from valkey_operator.api.events import EventReason
 from valkey_operator.api.validation import validity_span
 from valkey_operator.contract.identity import KINDS, Scope
 from valkey_operator.kube.controller import Again, Controller, label
@@ -201,8 +202,7 @@ class CertificateController:
         before = next(party for party in circle.own if party.name == node.metadata.name)
         if before.leaf and before.leaf.fault:
             note = f"The certificate of the sidecar was replaced: {before.leaf.fault}"
-            about = (VALKEY_NODES, node.metadata)
-            self._world.recorder.event(about, "CertificateReplaced", note, type="Warning", action="Replace")
+            self._world.tell((VALKEY_NODES, node.metadata), EventReason.CERTIFICATE_REPLACED, note)
 
     async def _touch(self, deployed: _Deployed, circle: Circle) -> float:
         """Where a pod says that it shows something older, its kubelet is told to look; the time until the next."""

@@ -22,9 +22,10 @@ from valkey_operator.operator.cluster_status import status
 from valkey_operator.operator.cluster_steps import ClusterSteps
 from valkey_operator.operator.instance_report import refused_status
 from valkey_operator.operator.instance_seen import Sight
-from valkey_operator.operator.instance_steps import Failed, label_roles
+from valkey_operator.operator.instance_steps import label_roles
 from valkey_operator.operator.making import Making
 from valkey_operator.operator.memory import Memory
+from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.pace import Pace
 from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import World

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.api.requests import ALLOW_DATA_LOSS, ALLOW_TAKEOVER, STOP_RESHARDING, shards_named
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
@@ -23,7 +24,7 @@ from valkey_operator.render import marks
 
 NEVER = float("inf")
 # The gate's rule by which a second pod of a node waits for the first.
-HELD = "a_node_has_one_pod"
+HELD = Guard.A_NODE_HAS_ONE_POD
 
 
 class ClusterSight:

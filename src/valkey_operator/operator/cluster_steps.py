@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from valkey_operator.contract.channel import Unanswered
+from valkey_operator.api.events import EventReason
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import cluster_actions as do
 from valkey_operator.decide import resharding as move
 from valkey_operator.decide.actions import Why
 from valkey_operator.decide.shard_failover import SWITCHOVER
 from valkey_operator.decide.shard_succession import Election
-from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import SeenSharded
@@ -23,7 +22,7 @@ from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.cluster_seen import ClusterSight, place_of
 from valkey_operator.operator.instance_seen import switchover_request
-from valkey_operator.operator.instance_steps import Failed
+from valkey_operator.operator.node_steps import NodeSteps
 from valkey_operator.operator.seen import VALKEY_CLUSTERS, Custom
 from valkey_operator.operator.world import World
 from valkey_operator.render.node import valkey_node
@@ -37,7 +36,8 @@ log = logging.getLogger(__name__)
 
 class ClusterSteps:
     def __init__(self, world: World, sidecars: Caller, sight: ClusterSight) -> None:
-        self._world, self._sidecars, self._sight = world, sidecars, sight
+        self._world, self._sight = world, sight
+        self._nodes = NodeSteps(world, sidecars, sight, VALKEY_CLUSTERS)
         settings = world.settings
         self._operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
 
@@ -76,20 +76,17 @@ class ClusterSteps:
             case do.MakeNode(name):
                 await self._world.writer.apply(self._world.caches.nodes, self.rendered(deployment, name))
             case do.RemoveNode(name):
-                node = self._node(item, name)
-                if node is not None:
-                    await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
+                await self._nodes.remove(item, name)
             case do.RestartPod(name, reason):
-                await self._restart(item, name, reason)
+                await self._nodes.restart(item, name, reason)
             case move.CarryFunctions(name, source):
-                dumped = await self._order(
-                    item, source, contract.Order(dump_functions=contract.DumpFunctions())
-                )
+                dump = contract.Order(dump_functions=contract.DumpFunctions())
+                dumped = await self._nodes.order(item, source, dump)
                 load = contract.LoadFunctions(functions=dumped.functions)
-                await self._order(item, name, contract.Order(load_functions=load))
+                await self._nodes.order(item, name, contract.Order(load_functions=load))
             case _:
                 name, order = _order(action, seen)
-                await self._order(item, name, order)
+                await self._nodes.order(item, name, order)
 
     def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:
         """Its gate asks the others of its shard."""
@@ -97,33 +94,6 @@ class ClusterSteps:
         count = max(deployment.value("replicas", 3), 1)
         members = {f"{deployment.name}-{shard}-{index}" for index in range(count)} | {name}
         return valkey_node(deployment, name, name, 0, self._operator, sorted(members))
-
-    def _node(self, item: Custom, name: str) -> Custom | None:
-        return self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
-
-    async def _restart(self, item: Custom, name: str, reason: str) -> None:
-        node = self._node(item, name)
-        pod = self._sight.pod(node) if node is not None else None
-        if pod is None or pod.metadata.deletion_timestamp:
-            return
-        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
-        self._world.recorder.event((VALKEY_CLUSTERS, item.metadata), "Restarting", note, action="Restart")
-        await self._world.writer.delete(self._world.caches.pods, pod)
-
-    async def _order(self, item: Custom, name: str, order: contract.Order) -> contract.Outcome:
-        node = self._node(item, name)
-        pod = self._sight.pod(node) if node is not None else None
-        if node is None or pod is None:
-            raise Failed(f"{name} has no pod to be told")
-        try:
-            outcome = await self._sidecars.act(node, pod, order)
-        except Unanswered as why:
-            raise Failed(f"{name} did not answer: {why}") from None
-        if outcome.HasField("observation"):
-            self._world.observations.take(node.key, outcome.observation)
-        if outcome.result != contract.RESULT_DONE:
-            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
-        return outcome
 
     async def note_election(self, item: Custom, found: Election) -> Custom:
         """The servers have chosen another primary by themselves; nobody saw how far the former one was."""
@@ -144,9 +114,7 @@ class ClusterSteps:
             "planned": action.planned, "reason": action.reason, "lossBound": bound,
         }  # fmt: skip
         note = f"shard {action.shard}: {action.node} takes over from {action.former} ({action.reason})"
-        self._world.recorder.event(
-            (VALKEY_CLUSTERS, item.metadata), "PrimaryChange", note, action="ChangePrimary"
-        )
+        self._world.tell((VALKEY_CLUSTERS, item.metadata), EventReason.PRIMARY_CHANGE, note)
         request = switchover_request(item)
         if request is not None and action.reason == SWITCHOVER:
             taken_up = {"id": request.id, "result": "UnderWay"}

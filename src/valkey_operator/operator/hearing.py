@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 
+from valkey_operator.api.events import EventReason
 from valkey_operator.contract.identity import NodeIdentity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key, Object
@@ -19,9 +20,9 @@ from valkey_operator.operator.seen import VALKEY_NODES
 from valkey_operator.operator.world import BY_NODE, World
 
 WORTH_AN_EVENT = {
-    contract.Event.KIND_SERVER_HUNG: "ServerHung",
-    contract.Event.KIND_DISK_FULL: "DiskFull",
-    contract.Event.KIND_FENCED: "Fenced",
+    contract.Event.KIND_SERVER_HUNG: EventReason.SERVER_HUNG,
+    contract.Event.KIND_DISK_FULL: EventReason.DISK_FULL,
+    contract.Event.KIND_FENCED: EventReason.FENCED,
 }
 log = logging.getLogger(__name__)
 
@@ -78,9 +79,7 @@ class Hearing:
         """What a person must know is an Event of the node."""
         node, reason = self._world.caches.nodes.store.get(key), WORTH_AN_EVENT.get(event.kind)
         if node is not None and reason is not None and event.message:
-            self._world.recorder.event(
-                (VALKEY_NODES, node.metadata), reason, event.message, type="Warning", action="Watch"
-            )
+            self._world.tell((VALKEY_NODES, node.metadata), reason, event.message)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None and before is not None:

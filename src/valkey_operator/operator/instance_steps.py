@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from valkey_operator.contract.channel import Unanswered
+from valkey_operator.api.events import EventReason
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import actions as do
 from valkey_operator.decide.members import wanted_nodes
@@ -18,6 +18,7 @@ from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.instance_seen import Sight, switchover_request
 from valkey_operator.operator.leases import Leases
+from valkey_operator.operator.node_steps import Failed, NodeSteps
 from valkey_operator.operator.seen import VALKEYS, Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -29,13 +30,10 @@ HAND_OVER_LIMIT = 5000
 log = logging.getLogger(__name__)
 
 
-class Failed(Exception):
-    """A step did not come about. Its sentence says why."""
-
-
 class Steps:
     def __init__(self, world: World, sidecars: Caller, sight: Sight, leases: Leases) -> None:
-        self._world, self._sidecars, self._sight, self._leases = world, sidecars, sight, leases
+        self._world, self._leases = world, leases
+        self._nodes = NodeSteps(world, sidecars, sight, VALKEYS)
         settings = world.settings
         self.operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
         # How long writes were paused, as the old primary measured it, until the change is noted as done.
@@ -61,9 +59,9 @@ class Steps:
             case do.UpdateNodes(names):
                 await self._apply_nodes(names, deployment, seen)
             case do.RemoveNode(name):
-                await self._remove(item, name)
+                await self._nodes.remove(item, name)
             case do.RestartPod(name, reason):
-                await self._restart(item, name, reason)
+                await self._nodes.restart(item, name, reason)
             case _:
                 await self._order(item, action)
         return item
@@ -82,9 +80,7 @@ class Steps:
                 "epoch": action.epoch, "lossBound": _loss(action.loss),
             }  # fmt: skip
             note = f"epoch {action.epoch}: {action.primary} is to be primary ({action.reason})"
-            self._world.recorder.event(
-                (VALKEYS, item.metadata), "PrimaryChange", note, action="ChangePrimary"
-            )
+            self._world.tell((VALKEYS, item.metadata), EventReason.PRIMARY_CHANGE, note)
         request = switchover_request(item)
         if request is not None and action.reason == do.Why.SWITCHOVER:
             changed["lastSwitchover"] = {"id": request.id, "result": "UnderWay", "epoch": action.epoch}
@@ -117,35 +113,9 @@ class Steps:
     def _rendered(self, deployment: Deployment, name: str, record: NodeRecord) -> dict[str, Any]:
         return valkey_node(deployment, name, record.primary, record.epoch, self.operator, record.members)
 
-    async def _remove(self, item: Custom, name: str) -> None:
-        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
-        if node is not None:
-            # So that its pod is seen to go, and the next one goes only then.
-            await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
-
-    async def _restart(self, item: Custom, name: str, reason: str) -> None:
-        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
-        pod = self._sight.pod(node) if node is not None else None
-        if node is None or pod is None or pod.metadata.deletion_timestamp:
-            return
-        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
-        self._world.recorder.event((VALKEYS, item.metadata), "Restarting", note, action="Restart")
-        await self._world.writer.delete(self._world.caches.pods, pod)
-
     async def _order(self, item: Custom, action: do.Action) -> None:
         name, order = _order(action)
-        node = self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
-        pod = self._sight.pod(node) if node is not None else None
-        if node is None or pod is None:
-            raise Failed(f"{name} has no pod to be told: {action}")
-        try:
-            outcome = await self._sidecars.act(node, pod, order)
-        except Unanswered as why:
-            raise Failed(f"{name} did not answer: {why}") from None
-        if outcome.HasField("observation"):
-            self._world.observations.take(node.key, outcome.observation)
-        if outcome.result != contract.RESULT_DONE:
-            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+        outcome = await self._nodes.order(item, name, order)
         if isinstance(action, do.HandOver):
             self._pauses[item.key, action.epoch] = outcome.write_pause_milliseconds
 

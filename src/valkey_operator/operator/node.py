@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from valkey_operator.api.events import EventReason
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
@@ -123,9 +124,7 @@ class NodeController:
 
     def _tell_undone(self, node: Custom, what: str, undone: tuple[Difference, ...]) -> None:
         note = f"{what} was changed by somebody else and put back: {'; '.join(map(str, undone))}"
-        self._world.recorder.event(
-            (VALKEY_NODES, node.metadata), "DriftUndone", note, type="Warning", action="Undo"
-        )
+        self._world.tell((VALKEY_NODES, node.metadata), EventReason.DRIFT_UNDONE, note)
 
     async def _hear(self, node: Custom, pod: Pod | None, mounted: str) -> contract.Observation | None:
         """What the sidecar of this very pod said last; it is asked when that is nothing, or too old to tell."""

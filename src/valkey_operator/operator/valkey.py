@@ -20,10 +20,11 @@ from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status, status
 from valkey_operator.operator.instance_seen import Sight
-from valkey_operator.operator.instance_steps import Failed, Steps, label_roles
+from valkey_operator.operator.instance_steps import Steps, label_roles
 from valkey_operator.operator.leases import Leases
 from valkey_operator.operator.making import Making
 from valkey_operator.operator.memory import Memory
+from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks, service

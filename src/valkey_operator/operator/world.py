@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from valkey_operator.api.events import EventReason
 from valkey_operator.kube.client import Client
-from valkey_operator.kube.events import Recorder
+from valkey_operator.kube.events import Item, Recorder
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import ManagedObject
 from valkey_operator.kube.resources import (
@@ -102,6 +103,10 @@ class World:
             ),
             leads_for,
         )  # fmt: skip
+
+    def tell(self, about: Item, reason: EventReason, note: str) -> None:
+        """People, by an Event; it waits for nothing and never fails."""
+        self.recorder.event(about, reason, note, reason.type, reason.action)
 
 
 def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import ClusterView, as_ranges, as_text
 from valkey_operator.sidecar.cluster_words import slots_of
@@ -53,10 +54,10 @@ async def seen(pod: Pod) -> tuple[Server, ClusterView]:
     """As it is at this moment."""
     server = pod.running_server()
     if server is None:
-        raise Refusal("a_server_runs", "the server does not run")
+        raise Refusal(Guard.A_SERVER_RUNS, "the server does not run")
     await server.look_now()
     if server.cluster is None:
-        raise Refusal("a_server_is_in_a_cluster", "the server does not answer, or is in no cluster")
+        raise Refusal(Guard.A_SERVER_IS_IN_A_CLUSTER, "the server does not answer, or is in no cluster")
     return server, server.cluster
 
 
@@ -91,12 +92,12 @@ class ClusterOrders:
         """The address, when the node says by itself, under its own identity, that it is the one and is there."""
         said = await self._pod.peer(wished.node)
         if said is None:
-            raise Refusal("nobody_is_met_unchecked", f"{wished.node} does not say who it is")
+            raise Refusal(Guard.NOBODY_IS_MET_UNCHECKED, f"{wished.node} does not say who it is")
         view = said.server.cluster
         found = next((each.address for each in view.nodes if each.id == view.node_id), "")
         if (view.node_id, found) != (wished.node_id, wished.address):
             raise Refusal(
-                "nobody_is_met_unchecked",
+                Guard.NOBODY_IS_MET_UNCHECKED,
                 f"{wished.node} is {view.node_id or 'nobody'} at {found or 'no address'}, "
                 f"not {wished.node_id} at {wished.address}",
             )
@@ -110,10 +111,10 @@ class ClusterOrders:
             is_foreign = member.family and view.own.family and member.family != view.own.family
             may_live = is_foreign or order.forget.though_they_seem_connected
             if member.is_connected and not member.is_failed and not may_live:
-                raise Refusal("a_connected_node_is_not_forgotten", f"{member.id} is connected")
+                raise Refusal(Guard.A_CONNECTED_NODE_IS_NOT_FORGOTTEN, f"{member.id} is connected")
             if member.slots and not order.forget.though_they_own_slots:
                 slots = as_text(member.slots)
-                raise Refusal("an_owner_of_slots_is_not_forgotten", f"{member.id} owns slots {slots}")
+                raise Refusal(Guard.AN_OWNER_OF_SLOTS_IS_NOT_FORGOTTEN, f"{member.id} owns slots {slots}")
         for member in there:
             try:
                 await server.call("CLUSTER", "FORGET", member.id)
@@ -127,9 +128,9 @@ class ClusterOrders:
         taken = {slot for slot in wished if view.owner_of(slot) not in ("", view.own_id)}
         if taken:
             owners = ", ".join(sorted({view.owner_of(slot) for slot in taken}))
-            raise Refusal("slots_of_others_stay_theirs", f"slots {as_text(taken)} belong to {owners}")
+            raise Refusal(Guard.SLOTS_OF_OTHERS_STAY_THEIRS, f"slots {as_text(taken)} belong to {owners}")
         if not view.own.is_primary:
-            raise Refusal("only_a_primary_owns_slots", f"this node is a replica of {view.own.primary_id}")
+            raise Refusal(Guard.ONLY_A_PRIMARY_OWNS_SLOTS, f"this node is a replica of {view.own.primary_id}")
         epoch = order.assign_slots.config_epoch
         if epoch and view.is_alone and not view.own.config_epoch:
             await server.call("CLUSTER", "SET-CONFIG-EPOCH", epoch)
@@ -147,9 +148,9 @@ class ClusterOrders:
         if view.own.primary_id == primary:
             return
         if view.own.slots:
-            raise Refusal("an_owner_of_slots_stays_primary", f"it owns slots {as_text(view.own.slots)}")
+            raise Refusal(Guard.AN_OWNER_OF_SLOTS_STAYS_PRIMARY, f"it owns slots {as_text(view.own.slots)}")
         if view.own.is_primary and await server.call("DBSIZE"):
-            raise Refusal("a_primary_with_keys_is_not_emptied", "it has keys, though it owns no slots")
+            raise Refusal(Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED, "it has keys, though it owns no slots")
         while True:
             try:
                 await server.call("CLUSTER", "REPLICATE", primary)
@@ -168,12 +169,12 @@ class ClusterOrders:
         _check_follows(view, former)
         info = server.info or {}
         if info.get("master_sync_in_progress") == "1":
-            raise Refusal("a_replica_is_loaded", "the replica has not got all its data yet")
+            raise Refusal(Guard.A_REPLICA_IS_LOADED, "the replica has not got all its data yet")
         is_linked = info.get("master_link_status") == "up"
         if order.promote.force and is_linked:
-            raise Refusal("a_dead_primary_does_not_talk", f"{former} still talks to this replica")
+            raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, f"{former} still talks to this replica")
         if not order.promote.force and not is_linked:
-            raise Refusal("the_replica_is_connected", "the replica is not in sync with its primary")
+            raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, "the replica is not in sync with its primary")
         await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if order.promote.force else []))
         await _in_office(server)
 
@@ -181,22 +182,22 @@ class ClusterOrders:
         """Asked by the primary itself, which is about to stop."""
         said = await self._pod.peer(by)
         if said is None:
-            raise Refusal("a_replica_follows_who_hands_over", f"{by} does not say who it is")
+            raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"{by} does not say who it is")
         await self._promote(contract.Order(promote=contract.Promote(former_id=said.server.cluster.node_id)))
 
     async def _take_office(self, order: contract.Order) -> None:
         server, view = await seen(self._pod)
         if not order.take_office.proof:
-            raise Refusal("a_takeover_needs_proof", "nobody says how the primary is known to be dead")
+            raise Refusal(Guard.A_TAKEOVER_NEEDS_PROOF, "nobody says how the primary is known to be dead")
         if view.own.is_primary:
             return
         _check_follows(view, order.take_office.former_id)
         if (server.info or {}).get("master_link_status") == "up":
-            raise Refusal("a_dead_primary_does_not_talk", "the primary still talks to this replica")
+            raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, "the primary still talks to this replica")
         voters = [each for each in view.by_id.values() if each.is_primary and each.slots]
         if view.sees_a_majority:
             able = sum(each.may_vote for each in voters)
-            raise Refusal("a_vote_is_impossible", f"{able} of {len(voters)} primaries can vote")
+            raise Refusal(Guard.A_VOTE_IS_IMPOSSIBLE, f"{able} of {len(voters)} primaries can vote")
         log.warning("takes over from %s without a vote: %s", view.own.primary_id, order.take_office.proof)
         await server.call("CLUSTER", "FAILOVER", "TAKEOVER")
         await _in_office(server)
@@ -204,10 +205,10 @@ class ClusterOrders:
     async def _reset(self, _order: contract.Order) -> None:
         server, view = await seen(self._pod)
         if view.own.slots:
-            raise Refusal("an_owner_of_slots_is_not_reset", f"it owns slots {as_text(view.own.slots)}")
+            raise Refusal(Guard.AN_OWNER_OF_SLOTS_IS_NOT_RESET, f"it owns slots {as_text(view.own.slots)}")
         keys = await server.call("DBSIZE")
         if keys:
-            raise Refusal("a_node_with_keys_is_not_reset", f"it holds {keys} keys")
+            raise Refusal(Guard.A_NODE_WITH_KEYS_IS_NOT_RESET, f"it holds {keys} keys")
         await server.call("CLUSTER", "RESET", "HARD")
 
     async def _hurry(self, order: contract.Order) -> None:
@@ -237,10 +238,10 @@ class ClusterOrders:
 
 def _check_follows(view: ClusterView, former: str) -> None:
     if view.own.is_primary:
-        raise Refusal("only_a_replica_takes_over", "this node is a primary already")
+        raise Refusal(Guard.ONLY_A_REPLICA_TAKES_OVER, "this node is a primary already")
     if former and view.own.primary_id != former:
         raise Refusal(
-            "a_replica_follows_who_hands_over", f"the replica follows {view.own.primary_id}, not {former}"
+            Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"the replica follows {view.own.primary_id}, not {former}"
         )
 
 
@@ -252,4 +253,6 @@ async def _in_office(server: Server) -> None:
                     return
                 await asyncio.sleep(LOOK_AGAIN)
     except TimeoutError:
-        raise Failure("the_replica_takes_over", "the other primaries have not voted for it in time") from None
+        raise Failure(
+            Guard.THE_REPLICA_TAKES_OVER, "the other primaries have not voted for it in time"
+        ) from None

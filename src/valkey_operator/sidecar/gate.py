@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.model.gate import Disk, Lineage, Member, Record, Silence, Start
 
 
@@ -25,7 +26,7 @@ class Open:
 class Closed:
     """Do not start yet; the reason says for whom or for what, the detail what may be another at every look."""
 
-    rule: str
+    rule: Guard
     reason: str
     detail: str = ""
 
@@ -75,7 +76,7 @@ def every_member_must_have_answered(start: Start, _newest: Record) -> Verdict | 
     if not silent:
         return None
     return Closed(
-        "every_member_must_have_answered",
+        Guard.EVERY_MEMBER_MUST_HAVE_ANSWERED,
         f"waits for an answer of {', '.join(sorted(silent))}, who may be the primary by now",
         "; ".join(f"{name}: {silent[name]}" for name in sorted(silent)),
     )
@@ -91,13 +92,13 @@ def a_living_member_goes_first(start: Start, _newest: Record) -> Verdict | None:
     if not living:
         return None
     return Closed(
-        "a_living_member_goes_first",
+        Guard.A_LIVING_MEMBER_GOES_FIRST,
         f"the last stop was not clean, and newer data lives in {', '.join(living)}: waits until one of them is primary",
     )
 
 
 def the_fullest_disk_starts(start: Start, _newest: Record) -> Verdict | None:
-    rule = "the_fullest_disk_starts"
+    rule = Guard.THE_FULLEST_DISK_STARTS
     # A server that is up has loaded its disk; here it holds nothing, even if it has made files for what is to come.
     disks = {name: member.disk for name, member in _answers(start) if not member.is_up}
     disks[start.node] = start.disk

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.channel import Unanswered, answered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import PeerStub
@@ -80,14 +81,14 @@ class Handing:
         if not _is_primary(server) and _follows(server, self._pod.address_of(to)):
             return await self._complete(wished, ends)
         if not _is_primary(server):
-            raise Refusal("only_a_primary_hands_over", f"{self._pod.node} is no primary")
+            raise Refusal(Guard.ONLY_A_PRIMARY_HANDS_OVER, f"{self._pod.node} is no primary")
         try:
             async with self._members.opened(to) as peer:
                 pod_uid = await self._connected(peer, to, server, min(ends, time.monotonic() + CLOSE))
                 self._pod.note_record(wished)
                 return await self._change(server, peer, pod_uid, wished, ends)
         except Unanswered as why:
-            raise Refusal("the_replica_is_connected", f"{to} does not answer: {why}") from None
+            raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, f"{to} does not answer: {why}") from None
 
     async def take_over(self, epoch: int, by: str) -> None:
         """From `by`, which is no primary any more and whose every write is here."""
@@ -96,7 +97,7 @@ class Handing:
         self._check_epoch(wished)
         if _is_primary(server):
             if self._pod.record != wished:
-                raise Refusal("only_a_replica_takes_over", f"{self._pod.node} is a primary already")
+                raise Refusal(Guard.ONLY_A_REPLICA_TAKES_OVER, f"{self._pod.node} is a primary already")
             return
         _check_can_take_over(server, by, self._pod.address_of(by))
         self._pod.note_record(wished)
@@ -132,7 +133,7 @@ class Handing:
             await self._caught_up(peer, wished.primary, _own_offset(server), ends)
         except (Refused, Silent, Unanswered, Failure) as error:
             await self._keep_office(server)
-            raise Failure(getattr(error, "guard", ""), f"{error}; this node stays primary") from None
+            raise Failure(getattr(error, "guard", None), f"{error}; this node stays primary") from None
         try:
             await server.call("REPLICAOF", *self._pod.address_of(wished.primary))
         except (Refused, Silent) as error:
@@ -140,7 +141,7 @@ class Handing:
             self._pod.fence.reasons.add(Reason.LEASE)
             self._pod.fence.reasons.discard(Reason.HANDOVER)
             raise Failure(
-                "the_demotion_is_answered", f"the server did not say that it is demoted: {error}"
+                Guard.THE_DEMOTION_IS_ANSWERED, f"the server did not say that it is demoted: {error}"
             ) from None
 
     async def _caught_up(self, peer: PeerStub, name: str, offset: int, ends: float) -> None:
@@ -149,11 +150,11 @@ class Handing:
             question = contract.ObserveRequest(fresh=True)
             seen = (await answered(peer.Observe(question), min(left, ANSWER))).server
             if not seen.answers or not seen.replication.link_is_up:
-                raise Failure("the_replica_is_connected", f"{name} has lost its primary")
+                raise Failure(Guard.THE_REPLICA_IS_CONNECTED, f"{name} has lost its primary")
             if (reached := seen.replication.offset) >= offset:
                 return
             await asyncio.sleep(LOOK_AGAIN)
-        raise Failure("the_replica_has_everything", f"{name} has reached {reached} of {offset} in time")
+        raise Failure(Guard.THE_REPLICA_HAS_EVERYTHING, f"{name} has reached {reached} of {offset} in time")
 
     async def _let_take_over(self, peer: PeerStub | None, pod_uid: str, wished: Record, ends: float) -> None:
         """Asked until it says yes. An answer that was lost may have been a yes: so nothing is taken back."""
@@ -170,7 +171,7 @@ class Handing:
             log.warning("%s has not taken over yet: %s", to, why)
             await asyncio.sleep(AGAIN)
         raise Failure(
-            "the_replica_takes_over",
+            Guard.THE_REPLICA_TAKES_OVER,
             f"{to} has not said that it took over: {why}; this node stays its replica",
         )
 
@@ -190,12 +191,12 @@ class Handing:
             seen.server, server, self._pod.address_of(self._pod.node)
         )
         if why:
-            raise Refusal("the_replica_is_connected", f"{name} {why}")
+            raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, f"{name} {why}")
         try:
             # One that is far behind, or was connected a moment ago and gets nothing yet, is not worth a pause.
             await self._caught_up(peer, name, _own_offset(server), ends)
         except Failure as failure:
-            raise Refusal(failure.guard, str(failure)) from None
+            raise Refusal(failure.guard or Guard.THE_REPLICA_HAS_EVERYTHING, str(failure)) from None
         return seen.pod_uid
 
     async def _keep_office(self, server: Server) -> None:
@@ -219,21 +220,22 @@ class Handing:
     async def _seen(self) -> Server:
         server = self._pod.running_server()
         if server is None:
-            raise Refusal("a_server_runs", "the server does not run")
+            raise Refusal(Guard.A_SERVER_RUNS, "the server does not run")
         await server.look_now()
         if server.info is None:
-            raise Refusal("the_server_answers", "the server does not answer")
+            raise Refusal(Guard.THE_SERVER_ANSWERS, "the server does not answer")
         return server
 
     def _check_epoch(self, wished: Record) -> None:
         known = self._pod.record
         if wished.epoch < known.epoch:
             raise Refusal(
-                "no_order_of_an_older_epoch", f"epoch {wished.epoch} is over; this node is in {known.epoch}"
+                Guard.NO_ORDER_OF_AN_OLDER_EPOCH,
+                f"epoch {wished.epoch} is over; this node is in {known.epoch}",
             )
         if wished.epoch == known.epoch and wished.primary != known.primary:
             raise Refusal(
-                "one_primary_per_epoch",
+                Guard.ONE_PRIMARY_PER_EPOCH,
                 f"in epoch {known.epoch} the primary is {known.primary}, not {wished.primary}",
             )
 
@@ -249,7 +251,7 @@ def _follows(server: Server, address: tuple[str, int]) -> bool:
 
 def _own_offset(server: Server) -> int:
     if not _is_primary(server):
-        raise Failure("only_a_primary_hands_over", "the server does not say that it is primary")
+        raise Failure(Guard.ONLY_A_PRIMARY_HANDS_OVER, "the server does not say that it is primary")
     assert server.info is not None
     return int(server.info["master_repl_offset"])
 
@@ -275,6 +277,6 @@ def _why_full(disk: contract.Disk) -> str:
 def _check_can_take_over(server: Server, by: str, address: tuple[str, int]) -> None:
     info = server.info or {}
     if info.get("loading") == "1" or info.get("master_sync_in_progress") == "1":
-        raise Refusal("a_replica_is_loaded", "the replica has not got all its data yet")
+        raise Refusal(Guard.A_REPLICA_IS_LOADED, "the replica has not got all its data yet")
     if not _follows(server, address):
-        raise Refusal("a_replica_follows_who_hands_over", f"the replica does not follow {by}")
+        raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"the replica does not follow {by}")

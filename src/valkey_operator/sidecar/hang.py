@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from valkey_operator.api.guards import Guard, named
+
 # Without an answer and without any processor time: stopped, frozen, or waiting for a disk or a lock.
 STILL = 10.0
 # Without an answer, but at work: a long command. Below the time after which a replica gives its primary up.
@@ -52,16 +54,16 @@ class Silent:
 class Left:
     """It is not ended, for this reason."""
 
-    guard: str
+    guard: Guard
     why: str
 
 
 def why_left(seen: Silent) -> Left | None:
     """None: it is to be ended now."""
-    for guard in GUARDS:
-        why = guard(seen)
+    for guard, check in GUARDS.items():
+        why = check(seen)
         if why:
-            return Left(guard.__name__, why)
+            return Left(guard, why)
     return None
 
 
@@ -97,8 +99,8 @@ def nothing_is_lost_with_a_hung_server(seen: Silent) -> str:
     return f"{seen.what}; it is not ended, because nobody else has all its data: {CONTINUE}"
 
 
-Guard = Callable[[Silent], str]
-GUARDS: tuple[Guard, ...] = (
+Check = Callable[[Silent], str]
+GUARDS: dict[Guard, Check] = named(
     a_server_that_stops_has_its_time,
     a_server_that_starts_or_loads_is_not_hung,
     a_traced_server_is_left_to_who_traces_it,

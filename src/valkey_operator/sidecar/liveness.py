@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.sidecar import hang, process
 from valkey_operator.sidecar.process import Stat
@@ -77,7 +78,7 @@ class Watchdog:
         if left is None:
             self._find(f"{seen.what}: it is ended, so that {_who(seen)}")
             self._end(stat)
-        elif left.guard != hang.a_hung_server_is_silent_for_long.__name__:
+        elif left.guard != Guard.A_HUNG_SERVER_IS_SILENT_FOR_LONG:
             self._find(left.why)
 
     def _seen(self, stat: Stat) -> hang.Silent:

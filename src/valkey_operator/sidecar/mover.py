@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.model.cluster import MigrationState, SeenMember, SeenMigration, as_ranges, as_slots
 from valkey_operator.sidecar.refusals import Failure, Refusal
 from valkey_operator.sidecar.slot_marks import Server, set_slots
@@ -63,7 +64,7 @@ class Mover:
             if (now.target_id, now.ranges) == (target.id, as_ranges(slots)):
                 return  # it is the very same
             if as_slots(now.ranges).isdisjoint(slots):
-                raise Refusal("one_migration_at_a_time", f"other slots go to {now.target_id} just now")
+                raise Refusal(Guard.ONE_MIGRATION_AT_A_TIME, f"other slots go to {now.target_id} just now")
             await (
                 self.cancel()
             )  # whoever asks for the same slots has a reason: the target may be another by now
@@ -213,4 +214,4 @@ async def _settle(server: Server, connection: Connection, target_id: str, slots:
             await set_slots(server, marked & owned, "NODE", target_id)
             return
         await asyncio.sleep(LOOK_AGAIN)
-    raise Failure("the_target_claims_what_is_empty", f"{target_id} has not claimed the slots in time")
+    raise Failure(Guard.THE_TARGET_CLAIMS_WHAT_IS_EMPTY, f"{target_id} has not claimed the slots in time")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
 from valkey_operator.sidecar.refusals import Failure, Refusal
@@ -125,10 +126,10 @@ class Orders:
             by = getattr(request, "from")  # a word of Python
             if request.pod_uid and request.pod_uid != self._pod.pod_uid:
                 raise Refusal(
-                    "an_order_is_for_one_pod", f"this is pod {self._pod.pod_uid}, not {request.pod_uid}"
+                    Guard.AN_ORDER_IS_FOR_ONE_POD, f"this is pod {self._pod.pod_uid}, not {request.pod_uid}"
                 )
             if by != peer:
-                raise Refusal("a_node_hands_over_its_own_office", f"{peer} speaks for {by}")
+                raise Refusal(Guard.A_NODE_HANDS_OVER_ITS_OWN_OFFICE, f"{peer} speaks for {by}")
             async with asyncio.timeout(TAKE_OVER_LIMIT), self._pod.turn:
                 await self._pod.take_over(request.epoch, by)
 
@@ -156,13 +157,17 @@ class Orders:
 
     def _check(self, order: contract.Order, name: str) -> None:
         if order.pod_uid != self._pod.pod_uid:
-            raise Refusal("an_order_is_for_one_pod", f"this is pod {self._pod.pod_uid}, not {order.pod_uid}")
+            raise Refusal(
+                Guard.AN_ORDER_IS_FOR_ONE_POD, f"this is pod {self._pod.pod_uid}, not {order.pod_uid}"
+            )
         if name not in (*self._known(), "hand_over"):
-            raise Refusal("an_order_is_understood", f"this sidecar knows no order {name or 'of that kind'}")
+            raise Refusal(
+                Guard.AN_ORDER_IS_UNDERSTOOD, f"this sidecar knows no order {name or 'of that kind'}"
+            )
         if order.epoch < self._pod.record.epoch:
             known = self._pod.record.epoch
             raise Refusal(
-                "no_order_of_an_older_epoch", f"epoch {order.epoch} is over; this node is in {known}"
+                Guard.NO_ORDER_OF_AN_OLDER_EPOCH, f"epoch {order.epoch} is over; this node is in {known}"
             )
 
     def _known(self) -> Known:
@@ -182,7 +187,7 @@ class Orders:
     def _server(self) -> Server:
         server = self._pod.running_server()
         if server is None:
-            raise Refusal("a_server_runs", "the server does not run")
+            raise Refusal(Guard.A_SERVER_RUNS, "the server does not run")
         return server
 
     def _note_primary(self, order: contract.Order, name: str) -> None:
@@ -202,7 +207,7 @@ class Orders:
             self._pod.note_record(wished)
         elif wished.primary != known.primary:
             raise Refusal(
-                "one_primary_per_epoch",
+                Guard.ONE_PRIMARY_PER_EPOCH,
                 f"in epoch {wished.epoch} the primary is {known.primary}, not {wished.primary}",
             )
 
@@ -217,7 +222,7 @@ class Orders:
         primary = order.note_primary.primary
         if primary != self._pod.node and await self._pod.may_be_primary():
             raise Refusal(
-                "a_running_primary_is_not_deposed",
+                Guard.A_RUNNING_PRIMARY_IS_NOT_DEPOSED,
                 f"a server runs here that is, or may be, primary: not {primary}",
             )
         self._note_record(Record(order.epoch, primary))
@@ -246,8 +251,10 @@ class Orders:
 
     async def _open_gate(self, _order: contract.Order) -> None:
         if not self._pod.open_gate():
-            raise Refusal("a_server_waits_at_the_gate", "no server waits at the gate")
+            raise Refusal(Guard.A_SERVER_WAITS_AT_THE_GATE, "no server waits at the gate")
 
-    async def _outcome(self, result: contract.Result, message: str = "", guard: str = "") -> contract.Outcome:
+    async def _outcome(
+        self, result: contract.Result, message: str = "", guard: Guard | None = None
+    ) -> contract.Outcome:
         observation = await self._pod.observe_now()
-        return contract.Outcome(result=result, message=message, guard=guard, observation=observation)
+        return contract.Outcome(result=result, message=message, guard=guard or "", observation=observation)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from valkey_operator import __version__
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
@@ -52,7 +53,7 @@ TOLD_AFTER = 2
 STOP_LIMIT = 90.0
 FAILED = "the server has ended before it served and is tried again; its log says why"
 HELD = gate.Closed(
-    "a_node_has_one_pod", "another pod of this node holds its volume: waits until that one has ended"
+    Guard.A_NODE_HAS_ONE_POD, "another pod of this node holds its volume: waits until that one has ended"
 )
 log = logging.getLogger(__name__)
 

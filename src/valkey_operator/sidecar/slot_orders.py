@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import (
     ClusterView,
@@ -59,7 +60,7 @@ class SlotOrders:
             await self._pod.mover.begin(server, view.own_id, target, slots)
             return
         if not moves_whole_slots((server.info or {}).get("valkey_version", "")):
-            raise Refusal("slots_go_key_by_key_before_9", "this server cannot move slots as a whole")
+            raise Refusal(Guard.SLOTS_GO_KEY_BY_KEY_BEFORE_9, "this server cannot move slots as a whole")
         waiting = slots - _under_way(view, target)
         if waiting:
             ranges = [end for each in as_ranges(waiting) for end in each]
@@ -94,7 +95,9 @@ class SlotOrders:
         _check_owner(view, slots, source)
         unmarked = slots - {mark.slot for mark in view.importing if mark.other_id == source}
         if unmarked:
-            raise Refusal("only_imported_slots_are_claimed", f"slots {as_text(unmarked)} were not imported")
+            raise Refusal(
+                Guard.ONLY_IMPORTED_SLOTS_ARE_CLAIMED, f"slots {as_text(unmarked)} were not imported"
+            )
         await self._check_emptied(order.claim_slots, view.own_id, slots)
         await set_slots(server, slots, "NODE", view.own_id)
 
@@ -109,7 +112,7 @@ class SlotOrders:
         )
         if view.node_id != wished.from_node_id or slots - emptied:
             raise Refusal(
-                "only_emptied_slots_are_claimed",
+                Guard.ONLY_EMPTIED_SLOTS_ARE_CLAIMED,
                 f"{wished.from_node} does not say that slots {as_text(slots - emptied) or 'of this id'} are empty",
             )
 
@@ -117,16 +120,16 @@ class SlotOrders:
 def _known_primary(view: ClusterView, node_id: str) -> SeenMember:
     member = view.by_id.get(node_id)
     if member is None or not member.is_primary:
-        raise Refusal("slots_go_between_primaries", f"{node_id} is not known here as a primary")
+        raise Refusal(Guard.SLOTS_GO_BETWEEN_PRIMARIES, f"{node_id} is not known here as a primary")
     if not view.own.is_primary or node_id == view.own_id:
-        raise Refusal("slots_go_between_primaries", "this node is no primary, or the other one is itself")
+        raise Refusal(Guard.SLOTS_GO_BETWEEN_PRIMARIES, "this node is no primary, or the other one is itself")
     return member
 
 
 def _check_owner(view: ClusterView, slots: Iterable[int], owner: str) -> None:
     others = {slot for slot in slots if view.owner_of(slot) != owner}
     if others:
-        raise Refusal("slots_go_from_their_owner", f"slots {as_text(others)} do not belong to {owner}")
+        raise Refusal(Guard.SLOTS_GO_FROM_THEIR_OWNER, f"slots {as_text(others)} do not belong to {owner}")
 
 
 def _under_way(view: ClusterView, target: SeenMember) -> frozenset[int]:

@@ -1,0 +1,65 @@
+"""What is done to one node of a deployment, of whatever kind: its sidecar is told, its pod restarted, it is removed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from valkey_operator.api.events import EventReason
+from valkey_operator.contract.channel import Unanswered
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key
+from valkey_operator.kube.resources import Resource
+from valkey_operator.operator.calls import Caller
+from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.world import World
+
+
+class Failed(Exception):
+    """A step did not come about. Its sentence says why."""
+
+
+class Sight(Protocol):
+    def pod(self, node: Custom) -> Pod | None: ...
+
+
+class NodeSteps:
+    """For deployments of one kind."""
+
+    def __init__(self, world: World, sidecars: Caller, sight: Sight, kind: Resource) -> None:
+        self._world, self._sidecars, self._sight, self._kind = world, sidecars, sight, kind
+
+    async def order(self, item: Custom, name: str, order: contract.Order) -> contract.Outcome:
+        """What came of it; what was not done is a failed step."""
+        node = self._node(item, name)
+        pod = self._pod(node)
+        if node is None or pod is None:
+            raise Failed(f"{name} has no pod to be told")
+        try:
+            outcome = await self._sidecars.act(node, pod, order)
+        except Unanswered as why:
+            raise Failed(f"{name} did not answer: {why}") from None
+        if outcome.HasField("observation"):
+            self._world.observations.take(node.key, outcome.observation)
+        if outcome.result != contract.RESULT_DONE:
+            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+        return outcome
+
+    async def restart(self, item: Custom, name: str, reason: str) -> None:
+        pod = self._pod(self._node(item, name))
+        if pod is None or pod.metadata.deletion_timestamp:
+            return
+        note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
+        self._world.tell((self._kind, item.metadata), EventReason.RESTARTING, note)
+        await self._world.writer.delete(self._world.caches.pods, pod)
+
+    async def remove(self, item: Custom, name: str) -> None:
+        node = self._node(item, name)
+        if node is not None:
+            # So that its pod is seen to go, and the next one goes only then.
+            await self._world.writer.delete(self._world.caches.nodes, node, after_its_own=True)
+
+    def _node(self, item: Custom, name: str) -> Custom | None:
+        return self._world.caches.nodes.store.get(Key(item.metadata.namespace, name))
+
+    def _pod(self, node: Custom | None) -> Pod | None:
+        return self._sight.pod(node) if node is not None else None
