@@ -35,12 +35,16 @@ def defaults(operator: Cluster) -> Iterator[None]:
 
 
 @pytest.fixture
-def environment(operator: Cluster, tmp_path: Path) -> dict[str, str]:
-    """A shell with kubectl and our plugin, and a kubeconfig that a page may change."""
+def environment(operator: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A shell with kubectl and our plugin, and a kubeconfig that a page may change; what a page leaves is deleted."""
+    before = set(operator.kubectl("get", "namespaces", "--output=name").split())
     kubeconfig = tmp_path / "kubeconfig"
     shutil.copyfile(operator.kubeconfig, kubeconfig)
     programs = Path(operator.kubectl.program).parent
-    return {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
+    yield {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
+    left = set(operator.kubectl("get", "namespaces", "--output=name").split()) - before
+    if left:
+        operator.kubectl("delete", *left, "--wait=false")
 
 
 @pytest.mark.usefixtures("defaults")
