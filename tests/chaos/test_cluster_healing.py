@@ -17,7 +17,7 @@ from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
 from tests.chaos.slots import slot_of
-from tests.chaos.test_cluster import SPEC, Grid
+from tests.chaos.test_cluster import NEWEST, SPEC, Grid, image
 from tests.chaos.verdict import Verdict
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
@@ -125,6 +125,8 @@ async def test_a_lost_machine_with_two_primaries_is_no_proof_until_somebody_says
     place: Place, faults: Faults, way: str, tmp_path: Path
 ) -> None:
     grid = Grid(place, faults, 0)
+    # After the loss some of its pods get addresses that were those of the other's.
+    place.apply("ValkeyCluster", "other", {**SPEC, "image": image(NEWEST), "persistence": {"enabled": False}})
     await grid.make()
     machine, shards = await primaries_on_one_machine(grid)
     await grid.is_well()
@@ -148,6 +150,12 @@ async def test_a_lost_machine_with_two_primaries_is_no_proof_until_somebody_says
                 await load.acknowledged(each=5, within=30)
             print(f"writes again {time.monotonic() - begun:.1f} s after it was {way}")
         await grid.is_well(patience=60)
+    for pod in json.loads(await kubectl(grid, "get", "pods", "--output=json"))["items"]:
+        name = pod["metadata"]["name"]
+        known = place.valkey(name, "CLUSTER", "NODES").splitlines()
+        assert all(f",{name.partition('-')[0]}-" in line for line in known), (
+            f"{name} knows strangers: {known}"
+        )
     verdict = await load.judge()
     print(grid.status()["lastFailover"], verdict)
     assert_bounded(grid, verdict)

@@ -15,8 +15,10 @@ import pytest
 import yaml
 
 from valkey_operator.api import layers
+from valkey_operator.api.tls import BUS_PORTS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.render import exporter, marks
+from valkey_operator.render.bus import bus_port
 from valkey_operator.render.connection import connection_secret
 from valkey_operator.render.disruption import disruption_budget
 from valkey_operator.render.node import NodeObjects, fingerprint, valkey_node
@@ -105,7 +107,6 @@ def test_the_same_in_gives_the_same_out() -> None:
             f"maxmemory {int(2**30 * 0.85)}",
         ),
         ({"replication": {"minReplicasToWrite": 1}}, "min-replicas-to-write 1"),
-        ({}, "cluster-port 16379"),
     ],
 )
 def test_a_directive_for_a_field(spec: dict[str, Any], line: str) -> None:
@@ -116,7 +117,7 @@ def test_a_directive_for_a_field(spec: dict[str, Any], line: str) -> None:
     ("spec", "line"),
     [
         ({}, "cluster-enabled yes"),
-        ({}, "cluster-port 16379"),
+        ({}, "cluster-port 19095"),
         ({}, "cluster-node-timeout 5000"),
         ({"cluster": {"nodeTimeout": "1s500ms"}}, "cluster-node-timeout 1500"),
         ({}, "cluster-allow-replica-migration no"),
@@ -129,7 +130,14 @@ def test_a_directive_of_a_cluster(spec: dict[str, Any], line: str) -> None:
     values = layers.effective("ValkeyCluster", spec).values
     text = valkey_conf(Deployment("ValkeyCluster", "demo", "prod", "uid-1", values))
     assert line in text.splitlines()
-    assert not any("cluster-enabled" in line for line in valkey_conf(deployment()).splitlines())
+    assert not any("cluster-" in line for line in valkey_conf(deployment()).splitlines())
+
+
+def test_clusters_do_not_find_each_other_where_addresses_are_used_again() -> None:
+    names = [("a", "cache"), ("b", "cache"), ("a", "other")]
+    ports = {bus_port(Deployment("ValkeyCluster", name, space, "uid", {})) for space, name in names}
+    assert len(ports) == 3
+    assert all(port in BUS_PORTS for port in ports)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ OWNED: dict[str, str] = {
     "cluster-allow-replica-migration": "the operator keeps each replica in its shard",
     "cluster-config-file": "the operator keeps files where it can find them",
     "cluster-enabled": "the kind decides: use a ValkeyCluster",
-    "cluster-port": "it is 16379 from the first day on",
+    "cluster-port": "each deployment has its own, so that clusters cannot be mixed up",
     "daemonize": "the server is the container's process",
     "dbfilename": "the operator keeps files where it can find them",
     "dir": "data is in /data",

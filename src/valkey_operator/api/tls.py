@@ -20,6 +20,8 @@ from valkey_operator.api.model import (
 )
 
 Protocol = Literal["TLSv1.2", "TLSv1.3"]
+# Each cluster has one of these for its bus; see `render.bus`.
+BUS_PORTS = range(17000, 26000)
 RotateBeforePercent = Annotated[int, Field(ge=66, le=80)]
 
 
@@ -148,10 +150,10 @@ class Tls(Model):
             holds=lambda tls: tls.disable_plaintext_port is not False or tls.port not in (None, 6379),
         ),
         Rule(
-            "!has(self.port) || self.port != 16379",
-            "port 16379 is the cluster bus; choose another one, such as 6380",
+            f"!has(self.port) || self.port < {BUS_PORTS.start} || self.port >= {BUS_PORTS.stop}",
+            f"ports {BUS_PORTS.start} to {BUS_PORTS.stop - 1} are for the cluster bus; take another one, such as 6380",
             field_path=".port",
-            holds=lambda tls: tls.port != 16379,
+            holds=lambda tls: tls.port not in BUS_PORTS,
         ),
     )
 

@@ -103,7 +103,7 @@ class NodeObjects:
 
     def service(self) -> Part:
         """Stable name and address of this one server; it publishes not-ready addresses, for its peers."""
-        named = {**pod.PORTS, "channel": pod.CHANNEL_PORT}
+        named = {pod.SERVER: pod.SERVER_PORT, "channel": pod.CHANNEL_PORT}
         # By number: not every Kubernetes looks for the names of an init container's ports.
         ports = [{"name": name, "port": port, "targetPort": port} for name, port in named.items()]
         spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}

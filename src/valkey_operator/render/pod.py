@@ -9,6 +9,7 @@ from valkey_operator.contract import heartbeat
 from valkey_operator.contract.identity import TRUST_DOMAIN
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.render import exporter, marks, users
+from valkey_operator.render.bus import bus_port
 from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 
 Part = dict[str, Any]
@@ -16,7 +17,7 @@ Part = dict[str, Any]
 SERVER = "valkey"
 PROBE_PORT = 8080
 CHANNEL_PORT = 9443
-PORTS = {"valkey": 6379, "bus": 16379}
+SERVER_PORT = 6379
 # The handover's own limit is 25 s, and a save of many gigabytes takes its time.
 GRACE_SECONDS = 120
 CONTAINER_SECURITY: Part = {
@@ -85,6 +86,11 @@ def _containers(deployment: Deployment) -> list[Part]:
     return [_server(deployment), exporter.container(deployment, CONTAINER_SECURITY)]
 
 
+def _ports(deployment: Deployment) -> dict[str, int]:
+    bus = {"bus": bus_port(deployment)} if deployment.kind == "ValkeyCluster" else {}
+    return {SERVER: SERVER_PORT, **bus}
+
+
 def _server(deployment: Deployment) -> Part:
     return {
         "name": SERVER,
@@ -92,7 +98,7 @@ def _server(deployment: Deployment) -> Part:
         "imagePullPolicy": deployment.value("imagePullPolicy"),
         # Kubernetes reads $$ in a command as $.
         "command": ["/bin/sh", "-c", ENTRY_POINT.replace("$$", "$$$$")],
-        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "ports": [{"name": name, "containerPort": port} for name, port in _ports(deployment).items()],
         # What a server said that does not start; its entry point ends once for that.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", HOOK]}}},

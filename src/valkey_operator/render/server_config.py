@@ -9,6 +9,7 @@ from valkey_operator.api.directives import FILE_ONLY
 from valkey_operator.api.validation import quantity_bytes
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import span
+from valkey_operator.render.bus import bus_port
 
 # Of the memory limit: the rest is for forks, replication and client buffers.
 SHARE_WITH_COPIES = 0.70
@@ -40,8 +41,6 @@ def _texts(name: str, value: Any) -> list[str]:
 
 def _network() -> Iterator[str]:
     yield "port 6379"
-    # Cannot be set later, and without it the bus moves to another port when TLS is turned on.
-    yield "cluster-port 16379"
     yield "protected-mode no"
     yield "enable-debug-command no"
 
@@ -51,6 +50,8 @@ def _cluster(deployment: Deployment) -> Iterator[str]:
     if deployment.kind != "ValkeyCluster":
         return
     yield "cluster-enabled yes"
+    # Without it the bus would move to another port when TLS is turned on.
+    yield f"cluster-port {bus_port(deployment)}"
     timeout = span(deployment.value("cluster.nodeTimeout", "5s"))
     yield f"cluster-node-timeout {round(timeout.total_seconds() * 1000)}"
     # Otherwise a primary that has given its last slot away follows the one that got it, with all its replicas.
