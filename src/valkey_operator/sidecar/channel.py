@@ -20,6 +20,7 @@ from grpclib.config import Configuration
 from grpclib.events import RecvRequest, listen
 from grpclib.server import Stream
 
+from valkey_operator.contract.connections import BoundedServer
 from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorIdentity
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -28,7 +29,6 @@ from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.gate import Record
 from valkey_operator.process.guests import Guests, listening
 from valkey_operator.sidecar.cluster_words import slots_of
-from valkey_operator.sidecar.connections import BoundedServer
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.orders import Orders, Pod
 from valkey_operator.valkey.cluster import key_counts

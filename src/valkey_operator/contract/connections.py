@@ -1,7 +1,7 @@
-"""grpclib's server, for peers that may be out of their mind: what one connection may cost is bounded.
+"""grpclib for peers that may be out of their mind, at either end: what one connection may cost is bounded.
 
-grpclib answers every ping and every setting, also to one that never reads; takes any number of frames; and remembers
-each connection whose handshake failed for ever.
+grpclib answers every ping and every setting, also to one that never reads; takes any number of frames, and messages of
+any size; and its server remembers each connection whose handshake failed for ever.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import cast
 
 from grpclib.protocol import EventsProcessor, H2Protocol
 from grpclib.server import Server
-from h2.events import Event, RequestReceived
+from h2.events import DataReceived, Event, RequestReceived
 
 # What one connection may cost: so much at once, and so much per second. An event of HTTP/2 costs one, of which the
 # largest request has forty and the largest answer a hundred; a call costs twenty, because each begins a task.
 BURST, RATE, CALL = 500, 200, 20
+# Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
+LARGEST = 4 * 1024 * 1024
+TOO_MUCH = "more calls, frames or bytes came than are taken"
 log = logging.getLogger(__name__)
 
 
@@ -28,8 +31,11 @@ class BoundedServer(Server):
         return cast("H2Protocol", _Newcomer(self))
 
     def made(self) -> H2Protocol:
-        usual = super()._protocol_factory()
-        return _Bounded(usual.handler, usual.config, usual.h2_config)
+        return bounded(super()._protocol_factory())
+
+
+def bounded(usual: H2Protocol) -> H2Protocol:
+    return _Bounded(usual.handler, usual.config, usual.h2_config)
 
 
 class _Newcomer(asyncio.Protocol):
@@ -89,9 +95,15 @@ class _Processor(EventsProcessor):
         self._left -= CALL if isinstance(event, RequestReceived) else 1
         self._counted_at = now
         if self._left < 0:
-            self.close("too many calls or frames")
+            self.close(TOO_MUCH)
         elif type(event) in self.processors:  # of others HTTP/2 says that they are to be ignored
             super().process(event)
+
+    def process_data_received(self, event: DataReceived) -> None:
+        super().process_data_received(event)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None and stream.data_received > LARGEST:
+            self.close(TOO_MUCH)
 
     def close(self, reason: str = "Connection closed") -> None:
         self.is_over = True

@@ -1,11 +1,13 @@
-"""What a peer with a certificate may do to a sidecar by HTTP/2: frames by hand, over real TLS."""
+"""What a peer with a certificate may do by HTTP/2, to a sidecar or to the operator: frames by hand, over real TLS."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from grpclib.server import Server, Stream
 from hpack import Decoder, Encoder
 
 from tests.fuzz import wire
@@ -13,10 +15,12 @@ from tests.mtls import ISSUING, material, node
 from tests.pki import NODE, OPERATOR
 from tests.unit.test_sidecar_channel import observe
 from tests.unit.test_sidecar_orders import Pod
+from valkey_operator.contract.channel import Unanswered, answered, opened
+from valkey_operator.contract.connections import LARGEST, BoundedServer
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.contract.v1.sidecar_grpc import NodeBase, NodeStub
 from valkey_operator.sidecar import channel
-from valkey_operator.sidecar.connections import BoundedServer
 from valkey_operator.sidecar.metrics import Counts
 
 OPERATORS = Credentials.from_bytes(material(ISSUING.operator()))
@@ -95,6 +99,38 @@ async def test_who_opens_streams_to_reset_them_is_cut_off(port: int) -> None:
     )
     assert await is_cut_off(port, OPENING + streams)
     assert (await observe(port, OPERATORS)).node == "a"
+
+
+class Endless(NodeBase):
+    """A sidecar whose answer has no end, and one that answers by pings."""
+
+    async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        await stream.recv_message()
+        await stream.send_message(contract.Observation(not_ready="x" * (LARGEST + 1)))
+
+    async def Act(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+        await stream.recv_message()
+        connection = stream._stream.connection
+        while not connection.is_closing():
+            for _ in range(100):
+                connection._connection.ping(b"12345678")
+            connection.flush()
+            await asyncio.sleep(0)
+
+
+async def test_an_answer_without_an_end_is_not_taken() -> None:
+    server = Server([Endless()])
+    await server.start("127.0.0.1", 0, ssl=node().server_context())
+    assert isinstance(server._server, asyncio.Server)
+    port = server._server.sockets[0].getsockname()[1]
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        with pytest.raises(Unanswered, match="more calls, frames or bytes came than are taken"):
+            await answered(NodeStub(connection).Observe(contract.ObserveRequest()), 10)
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        with pytest.raises(Unanswered, match="more calls, frames or bytes came than are taken"):
+            await answered(NodeStub(connection).Act(contract.Order()), 10)
+    server.close()
+    await server.wait_closed()
 
 
 class Slow(asyncio.Transport):
