@@ -97,7 +97,7 @@ class Attack:
         return await self.all_at_once(one, at_once)
 
     async def flooded(self, opening: bytes, block: bytes, connections: int = 8) -> int:
-        """For a while as much as the server takes, on a few connections that never read an answer."""
+        """For a while as much as the server takes, on a few connections that never read and come back when cut off."""
         sent = 0
 
         async def one() -> None:
@@ -114,12 +114,17 @@ class Attack:
             finally:
                 writer.transport.abort()
 
-        async def until_over() -> None:
-            with contextlib.suppress(*Gone):
-                async with asyncio.timeout(self.hold):
+        async def again_and_again() -> None:
+            while True:
+                with contextlib.suppress(OSError, EOFError):
                     await one()
+                await asyncio.sleep(0.01)
 
-        await asyncio.gather(*(until_over() for _ in range(connections)))
+        flooding = [asyncio.create_task(again_and_again()) for _ in range(connections)]
+        await asyncio.sleep(self.hold)
+        for task in flooding:
+            task.cancel()
+        await asyncio.wait(flooding)
         return sent
 
 
