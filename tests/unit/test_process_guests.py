@@ -89,6 +89,15 @@ async def test_when_everybody_comes_at_once_the_first_are_not_sent_away_for_the_
         assert [await say(each) for each in crowd] == [b"hello\n"] * 8 + [b""] * 4
 
 
+async def test_one_that_had_time_enough_makes_place_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guests, "PATIENCE", 0.0)
+    async with opened(strangers=8) as port:
+        crowd = [await port.connect(f"127.0.0.{10 + number}") for number in range(12)]
+        assert [await say(each) for each in crowd] == [b""] * 4 + [b"hello\n"] * 8
+
+
 async def test_one_that_is_known_stays_whoever_comes() -> None:
     async with opened(strangers=4) as port:
         known = await port.connect()

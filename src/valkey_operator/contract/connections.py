@@ -16,7 +16,7 @@ from grpclib.server import Server
 from h2.events import DataReceived, Event, RequestReceived
 
 # What one connection may cost: so much at once, and so much per second. An event of HTTP/2 costs one, of which the
-# largest request has forty and the largest answer a hundred; a call costs twenty, because each begins a task.
+# largest request has forty and the largest answer 260; a call costs twenty, because each begins a task.
 BURST, RATE, CALL = 500, 200, 20
 # Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
 LARGEST = 4 * 1024 * 1024

@@ -2,7 +2,8 @@
 
 Somebody is a stranger until a request has shown who it is. Nobody waits for a place: when all are taken, the oldest
 stranger of the address that holds most of them is cut off, so that one that is silent never keeps out another. Where
-no address holds more than a few, as when everybody comes back at once, it is the newest that has to try again.
+no address holds more than a few, as when everybody comes back at once, those who have just come are left to finish,
+and the newest has to try again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ BACKLOG = 1024
 # Between two lines about it in the log.
 QUIET = 60.0
 FEW = 2
+# For a handshake and a first request; whoever means it needs a fraction of a second.
+PATIENCE = 5.0
 # asyncio leaves a connection whose handshake failed in a circle of references. It takes 50 KiB, of which the collector
 # sees forty small objects: by itself it would look after thousands.
 COLLECT_AFTER = 128
@@ -30,6 +33,7 @@ log = logging.getLogger(__name__)
 class _Stranger(NamedTuple):
     connection: socket.socket
     address: str
+    since: float
 
 
 class Guests:
@@ -45,7 +49,7 @@ class Guests:
 
     def came(self, connection: socket.socket, address: str) -> None:
         self._forget_the_gone()
-        self._strangers[connection.fileno()] = _Stranger(connection, address)
+        self._strangers[connection.fileno()] = _Stranger(connection, address, time.monotonic())
         if len(self._strangers) > self._most:
             self._cut_off_a_stranger()
 
@@ -77,10 +81,11 @@ class Guests:
     def _cut_off_a_stranger(self) -> None:
         ((address, count),) = Counter(who.address for who in self._strangers.values()).most_common(1)
         held = [fd for fd, who in self._strangers.items() if who.address == address or count <= FEW]
+        is_crowd = count <= FEW and time.monotonic() < self._strangers[held[0]].since + PATIENCE
         self._say(
             f"{len(held)} connections, of {address} among others, have not said who they are; one is cut off"
         )
-        _cut_off(self._strangers.pop(held[-1] if count <= FEW else held[0]).connection)
+        _cut_off(self._strangers.pop(held[-1] if is_crowd else held[0]).connection)
         self._gone += 1
 
     def _say(self, sentence: str) -> None:
