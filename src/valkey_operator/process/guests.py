@@ -24,9 +24,9 @@ QUIET = 60.0
 FEW = 2
 # For a handshake and a first request; whoever means it needs a fraction of a second.
 PATIENCE = 5.0
-# asyncio leaves a connection whose handshake failed in a circle of references. It takes 50 KiB, of which the collector
-# sees forty small objects: by itself it would look after thousands.
-COLLECT_AFTER = 128
+# asyncio and grpclib leave an ended connection in a circle of references. It takes 50 KiB or more, of which the
+# collector sees forty small objects: by itself it would look after thousands.
+COLLECT_AFTER = 64
 log = logging.getLogger(__name__)
 
 
@@ -59,24 +59,25 @@ class Guests:
         stranger = self._strangers.pop(found.fileno(), None) if found is not None else None
         if stranger is None:
             return
-        self._known = {
-            who: still
-            for who, all_ in self._known.items()
-            if (still := [each for each in all_ if _is_open(each)])
-        }
         own = self._known.setdefault(name, [])
         own.append(stranger.connection)
         if len(own) > self._each:
             self._say(f"{name} has more than {self._each} connections; its oldest is cut off")
             _cut_off(own.pop(0))
+            self._gone += 1
 
     def _forget_the_gone(self) -> None:
-        still = {fd: who for fd, who in self._strangers.items() if _is_open(who.connection)}
-        self._gone += len(self._strangers) - len(still)
-        self._strangers = still
+        before = self._count()
+        self._strangers = {fd: who for fd, who in self._strangers.items() if _is_open(who.connection)}
+        known = {who: [each for each in all_ if _is_open(each)] for who, all_ in self._known.items()}
+        self._known = {who: still for who, still in known.items() if still}
+        self._gone += before - self._count()
         if self._gone >= COLLECT_AFTER:
             self._gone = 0
             gc.collect()
+
+    def _count(self) -> int:
+        return len(self._strangers) + sum(map(len, self._known.values()))
 
     def _cut_off_a_stranger(self) -> None:
         ((address, count),) = Counter(who.address for who in self._strangers.values()).most_common(1)
