@@ -73,7 +73,8 @@ images: tools ## build the images that changed
 control: tools images ## show 20 times that the writing checker catches lost writes
 	@CONTROL_RUNS=20 $(RUN) pytest tests/chaos -k control -q
 
-chaos: tools images ## what takes long: hundreds of rotations and kills, twelve seeds of everything that must lose nothing
+chaos: tools images ## what takes long: a thousand of each attack on our ports, hundreds of rotations and kills, twelve seeds of everything that must lose nothing
+	@FUZZ_CASES=1000 $(RUN) pytest -q -rP tests/fuzz
 	@ROTATIONS=200 EXPIRIES=3 KILLS=50 AWAY=60 CHAOS_SEEDS=12 HARDSHIP_SECONDS=60 $(RUN) pytest -q -rP tests/e2e/test_certificates.py \
 	    tests/e2e/test_events.py tests/e2e/test_away.py tests/chaos/test_replicated.py tests/chaos/test_unplanned.py \
 	    tests/chaos/test_hardship.py tests/chaos/test_changed_minds.py tests/chaos/test_cluster.py \

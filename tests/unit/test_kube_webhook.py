@@ -211,6 +211,45 @@ async def test_there_is_nothing_at_other_paths() -> None:
         assert answer.status == 404
 
 
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "RECEIVE_LIMIT", 0.2)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(2)
+
+    async with served(allow) as session, session.post("/check", data=half()) as answer:
+        assert answer.status == 408
+        assert await answer.text() == "The review did not arrive within 0.2 s.\n"
+
+
+async def test_large_reviews_are_read_a_few_at_a_time_and_small_ones_always() -> None:
+    gate = asyncio.Event()
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b" " * 1000
+        await gate.wait()
+        yield json.dumps(asking()).encode()
+
+    async with served(allow) as session:
+        held = [asyncio.create_task(_status(session, data=half())) for _ in range(webhook.MOST_LARGE)]
+        await asyncio.sleep(0.5)  # until all of them are being read
+        large = io.BytesIO(b" " * (webhook.LARGE + 1))
+        assert await _status(session, data=large) == 503
+        assert await _status(session, json=asking()) == 200
+        gate.set()
+        assert await asyncio.gather(*held) == [200] * webhook.MOST_LARGE
+        assert (
+            await _status(session, data=io.BytesIO(b" " * webhook.LARGE + json.dumps(asking()).encode()))
+            == 200
+        )
+
+
+async def _status(session: aiohttp.ClientSession, **content: Any) -> int:
+    async with session.post("/check", **content) as answer:
+        return answer.status
+
+
 # Certificates
 
 

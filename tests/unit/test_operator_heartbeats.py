@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
+import re
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,12 +17,12 @@ import pytest
 from tests.heartbeats import KEY, UID, Operator, lead, operator, started
 from tests.mtls import ISSUING, NOW, client, material
 from tests.pki import NODE, OPERATOR, SCOPE, Issuing, forged
-from valkey_operator.contract.channel import LARGEST
-from valkey_operator.contract.heartbeat import LEADER, PATH, Address
+from valkey_operator.contract.heartbeat import LARGEST, LEADER, PATH, Address
 from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.operator import heartbeats
 from valkey_operator.pki.authority import Pair, issue_mtls_leaf
+from valkey_operator.process.guests import Guests
 
 STARTED = contract.Event(kind=contract.Event.KIND_SERVER_STARTED, message="process 7", at=1)
 
@@ -69,6 +71,13 @@ async def test_a_node_is_heard(leader: Operator) -> None:
         (b"", 400, "the heartbeat holds no observation"),
         (heartbeat(node="cache-0-1"), 403, f"{NODE} does not speak for node 'cache-0-1'"),
         (heartbeat(uid="uid-0"), 409, f"the pod of node {KEY} is {UID}, not 'uid-0'"),
+        (
+            contract.Heartbeat(
+                observation=contract.Observation(node=NODE.node, pod_uid=UID), events=[STARTED] * 1001
+            ).SerializeToString(),
+            400,
+            "the heartbeat holds more than 1000 events",
+        ),
         (b"\0" * (LARGEST + 1), 413, f"the heartbeat has more than {LARGEST} bytes"),
     ],
 )
@@ -227,7 +236,9 @@ async def test_a_standby_that_sends_on_logs_nothing(caplog: pytest.LogCaptureFix
 
 async def test_the_memory_of_mistakes_is_bounded(leader: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "MOST_WARNINGS", 3)
-    made = heartbeats.Heartbeats(leader.lead, leader.pods.get, leader.observations, leader.grant, "valkey.io")
+    made = heartbeats.Heartbeats(
+        leader.lead, leader.pods.get, leader.observations, leader.grant, "valkey.io", Guests(8, 8)
+    )
     for number in range(10):
         made._warn("somebody", f"mistake {number}")
     assert len(made._warned) <= 3
@@ -301,3 +312,67 @@ def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> Non
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no host with a port"):
         Address.parse(text)
+
+
+async def raw(to: Operator, pair: Pair) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*to.address, ssl=client(material(pair)))
+
+
+async def status(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], content: bytes) -> bytes:
+    """Of the answer; nothing where the connection has ended."""
+    reader, writer = streams
+    try:
+        writer.write(content)
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = re.search(rb"Content-Length: (\d+)", head)
+        await reader.readexactly(int(size[1]) if size else 0)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return b""
+    return head[9:12]
+
+
+def request(body: bytes, more: str = "") -> bytes:
+    return f"POST {PATH} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def test_a_node_has_a_few_connections_and_the_oldest_makes_place_for_the_next(leader: Operator) -> None:
+    own = [await raw(leader, ISSUING.node()) for _ in range(heartbeats.EACH + 1)]
+    other = await raw(leader, ISSUING.node("cache-0-1"))
+    assert await status(other, request(heartbeat())) == b"403"
+    for number, each in enumerate(own, 1):
+        assert await status(each, request(heartbeat(number))) == b"200"
+    assert await status(own[0], request(heartbeat(10))) == b""
+    assert [await status(each, request(heartbeat(number))) for number, each in enumerate(own[1:], 10)] == [
+        b"200"
+    ] * 4
+    assert await status(other, request(heartbeat())) == b"403"
+    for _, writer in (*own, other):
+        writer.transport.abort()
+
+
+async def test_what_is_packed_stays_packed(leader: Operator) -> None:
+    """A few bytes could be a gigabyte."""
+    streams = await raw(leader, ISSUING.node())
+    packed = request(gzip.compress(heartbeat()), "Content-Encoding: gzip\r\n")
+    assert await status(streams, packed) == b"400"
+    streams[1].transport.abort()
+    assert leader.heard == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\0" * 1000,
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000 + b"\r\n",
+    ],
+    ids=["a bad chunk", "another HTTP", "no HTTP", "too many headers"],
+)
+async def test_bad_http_is_refused_and_leaves_no_stack_trace(
+    leader: Operator, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams = await raw(leader, ISSUING.node())
+    assert await status(streams, content) == b"400"
+    streams[1].transport.abort()
+    assert [record.message for record in caplog.records if record.exc_info] == []

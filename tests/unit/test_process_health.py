@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import prometheus_client
 import pytest
 from aiohttp import web
 
@@ -75,6 +77,37 @@ async def test_prometheus_gets_the_figures_in_its_own_form() -> None:
     async with asked() as request, request("GET", "/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         assert "valkey_operator_events_dropped_total" in await answer.text()
+
+
+async def test_the_figures_are_counted_once_a_second_however_many_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def count() -> bytes:
+        counted.append(1)
+        return b"figures"
+
+    monkeypatch.setattr(prometheus_client, "generate_latest", count)
+    monkeypatch.setattr(health, "FRESH", 60.0)
+    async with asked() as request:
+        for _ in range(20):
+            async with request("GET", "/metrics") as answer:
+                assert await answer.text() == "figures"
+    assert len(counted) == 1
+
+
+async def test_silent_connections_keep_no_prober_out() -> None:
+    async with health.opened({}, {}, "127.0.0.1", 0) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/livez") as answer,
+        ):
+            assert answer.status == 200
+        assert await silent[0][0].read() == b""
+        for _, writer in silent:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "::1"])

@@ -58,3 +58,12 @@ async def test_whoever_sends_nonsense_or_nothing_disturbs_nobody() -> None:
             await writer.drain()
             writer.close()
         assert (await ask(port, "/ready"))[0] == 200
+
+
+async def test_silent_connections_keep_the_kubelet_not_out() -> None:
+    async with probes.opened({"ready": lambda: None}, 0, "127.0.0.1") as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * probes.MOST)]
+        assert (await ask(port, "/ready"))[0] == 200
+        assert await silent[0][0].read() == b""
+        for _, writer in silent:
+            writer.transport.abort()

@@ -16,12 +16,11 @@ from grpclib.config import Configuration
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
 
+from valkey_operator.contract.connections import LARGEST, TOO_MUCH, bounded
 from valkey_operator.contract.identity import Identity
 from valkey_operator.contract.mtls import Credentials, Refusal, expected_peer, refusal_of
 
 PORT = 9443
-# Of one message, in bytes; an observation of a large cluster has some hundred kilobytes.
-LARGEST = 4 * 1024 * 1024
 T = TypeVar("T")
 
 
@@ -36,6 +35,9 @@ class CheckedChannel(Channel):
         config = Configuration(http2_connection_window_size=LARGEST, http2_stream_window_size=LARGEST)
         super().__init__(host, port, ssl=credentials.client_context(), config=config)
         self._peer = peer
+
+    def _protocol_factory(self) -> H2Protocol:
+        return bounded(super()._protocol_factory())
 
     async def _create_connection(self) -> H2Protocol:
         protocol = await super()._create_connection()
@@ -71,6 +73,8 @@ async def answered(call: Awaitable[T], limit: float) -> T:
     except ssl.SSLError as error:
         raise Unanswered(str(refusal_of(error))) from None
     except StreamTerminatedError as error:
+        if str(error) == TOO_MUCH:
+            raise Unanswered(TOO_MUCH) from None
         # Since TLS 1.3 a refused certificate shows only after the handshake, as an end without words.
         raise Unanswered(f"{error}: ended by the other end, which may not accept our certificate") from None
     except OSError as error:

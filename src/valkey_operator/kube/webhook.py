@@ -29,6 +29,10 @@ from valkey_operator.process import serving
 
 # An update carries the object twice, and one may have 3 MiB.
 BODY_LIMIT = 7 * 1024 * 1024
+# Of reviews that are larger than this so many are read at once: each connection might send one, to everybody's cost.
+LARGE, MOST_LARGE = 256 * 1024, 4
+# For a body on its way.
+RECEIVE_LIMIT = 5.0
 # The API server gives up after 10 s, and then without our sentence.
 HANDLER_LIMIT = 8.0
 REASONS = {400: "BadRequest", 403: "Forbidden", 409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
@@ -88,16 +92,40 @@ def opened(
     handlers: Mapping[str, Handler], certificate: Certificate, host: str = "", port: int = 9443
 ) -> AbstractAsyncContextManager[int]:
     """Serves inside `async with`, which yields the port."""
-    app = web.Application(client_max_size=BODY_LIMIT)
+    app, bodies = web.Application(client_max_size=BODY_LIMIT), _Bodies()
     for path, handler in handlers.items():
-        app.router.add_post(path, functools.partial(_answer, path, handler))
+        app.router.add_post(path, functools.partial(_answer, path, handler, bodies))
     return serving.opened(app, host, port, certificate.listening)
 
 
-async def _answer(path: str, handler: Handler, request: web.Request) -> web.Response:
+class _Bodies:
+    """Reads what is sent, but only so much at once, and only for so long."""
+
+    def __init__(self) -> None:
+        self._large = 0
+
+    async def read(self, request: web.Request) -> bytes:
+        is_large = request.content_length is None or request.content_length > LARGE
+        if (request.content_length or 0) > BODY_LIMIT:
+            raise web.HTTPRequestEntityTooLarge(BODY_LIMIT, request.content_length or 0)
+        if is_large and self._large >= MOST_LARGE:
+            raise web.HTTPServiceUnavailable(text="Too many large reviews are being read; try again.\n")
+        self._large += is_large
+        try:
+            async with asyncio.timeout(RECEIVE_LIMIT):
+                return await request.read()
+        except TimeoutError:
+            sentence = f"The review did not arrive within {RECEIVE_LIMIT:g} s.\n"
+            raise web.HTTPRequestTimeout(text=sentence) from None
+        finally:
+            self._large -= is_large
+
+
+async def _answer(path: str, handler: Handler, bodies: _Bodies, request: web.Request) -> web.Response:
     counted = metrics.WEBHOOK_REQUESTS
+    body = await bodies.read(request)
     try:
-        asked = msgspec.json.decode(await request.read(), type=_Asked)
+        asked = msgspec.json.decode(body, type=_Asked)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         counted.labels(path, "unreadable").inc()
         return web.Response(text=f"This is no AdmissionReview of admission.k8s.io/v1: {error}.\n", status=400)

@@ -14,19 +14,23 @@ from typing import NamedTuple, Protocol, TypeVar
 from aiohttp import web
 from google.protobuf.message import DecodeError
 
-from valkey_operator.contract.channel import LARGEST
-from valkey_operator.contract.heartbeat import LEADER, LEASE, PATH, PORT, Address, is_ip_address
+from valkey_operator.contract.heartbeat import LARGEST, LEADER, LEASE, PATH, PORT, Address, is_ip_address
 from valkey_operator.contract.identity import TRUST_DOMAIN, Identity, NodeIdentity
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key
 from valkey_operator.operator.observations import Observations
 from valkey_operator.process import serving
+from valkey_operator.process.guests import Guests
 
 # For one whole request.
 LIMIT = 10.0
 # Kept so that none is written twice; a peer that thinks up new mistakes must not fill our memory.
 MOST_WARNINGS = 1000
+# In one heartbeat; a sidecar keeps at most a hundred.
+MOST_EVENTS = 1000
+# A sidecar has two connections; while one is made anew, the one before may not have ended yet.
+STRANGERS, EACH = 256, 4
 PROTOBUF = "application/x-protobuf"
 log = logging.getLogger(__name__)
 
@@ -68,12 +72,13 @@ def opened(
     trust_domain: str = TRUST_DOMAIN,
 ) -> AbstractAsyncContextManager[int]:
     """Serves inside `async with`, which yields the port."""
-    heartbeats = Heartbeats(leadership, current_pod, observations, grant, trust_domain)
+    guests = Guests(STRANGERS, EACH)
+    heartbeats = Heartbeats(leadership, current_pod, observations, grant, trust_domain, guests)
     credentials.on_refusal = heartbeats.handshake_failed
     app = web.Application(client_max_size=LARGEST)
     app.router.add_post(PATH, heartbeats.answer)
     app.router.add_post(LEASE, heartbeats.answer_lease)
-    return serving.opened(app, host, port, credentials.server_context())
+    return serving.opened(app, host, port, credentials.server_context(), guests)
 
 
 def pod_address(identity: str) -> str:
@@ -97,10 +102,10 @@ class Heartbeats:
 
     def __init__(
         self, leadership: Leadership, current_pod: FindPod, observations: Observations, grant: Grant,
-        trust_domain: str,
+        trust_domain: str, guests: Guests,
     ) -> None:  # fmt: skip
         self._leadership, self._current_pod, self._grant = leadership, current_pod, grant
-        self._observations, self._trust_domain = observations, trust_domain
+        self._observations, self._trust_domain, self._guests = observations, trust_domain, guests
         self._warned: set[tuple[str, str]] = set()
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -113,6 +118,7 @@ class Heartbeats:
         peer = _peer(request)
         try:
             node = self._node(peer)
+            self._guests.know(request.transport, str(node))
             self._check_lead(request)
             answer = await take(node, request)
         except _Refused as refused:
@@ -193,6 +199,8 @@ async def _heartbeat(request: web.Request) -> contract.Heartbeat:
     heartbeat = await _read(request, contract.Heartbeat, "heartbeat")
     if not heartbeat.HasField("observation"):
         raise _Refused(400, "the heartbeat holds no observation")
+    if len(heartbeat.events) > MOST_EVENTS:
+        raise _Refused(400, f"the heartbeat holds more than {MOST_EVENTS} events")
     return heartbeat
 
 
@@ -205,7 +213,7 @@ async def _read(request: web.Request, type_: type[T], what: str) -> T:
             return type_.FromString(await request.read())
     except TimeoutError:
         raise _Refused(408, f"the {what} did not arrive within {LIMIT:.0f} s") from None
-    except ConnectionError:
+    except (ConnectionError, web.RequestPayloadError):
         raise _Refused(400, f"the connection ended before all of the {what} had arrived") from None
     except web.HTTPRequestEntityTooLarge:
         raise too_large from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import ipaddress
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
@@ -16,6 +18,7 @@ from valkey_operator.process import logs, serving
 # Why not, in a sentence; None when all is well.
 Check = Callable[[], str | None]
 Checks = Mapping[str, Check]
+FRESH = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +28,7 @@ def opened(live: Checks, ready: Checks, host: str = "", port: int = 8080) -> Abs
     app = web.Application()
     app.router.add_get("/livez", functools.partial(_examine, live))
     app.router.add_get("/readyz", functools.partial(_examine, ready))
-    app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/metrics", _Metrics().answer)
     app.router.add_get("/loglevel", _show_level)
     app.router.add_put("/loglevel", _set_level)
     return serving.opened(app, host, port)
@@ -47,10 +50,18 @@ def _reason(name: str, check: Check) -> str | None:
         return "the check itself broke; the log says how"
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    # In the loop, not in a thread: figures may be counted from caches that only the loop may touch.
-    content = prometheus_client.generate_latest()
-    return web.Response(body=content, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
+class _Metrics:
+    """Counted at most once a second, however many ask: it takes milliseconds in which nothing else is done."""
+
+    def __init__(self) -> None:
+        self._counted_at, self._content = -math.inf, b""
+
+    async def answer(self, _: web.Request) -> web.Response:
+        # In the loop, not in a thread: figures may be counted from caches that only the loop may touch.
+        if (now := time.monotonic()) >= self._counted_at + FRESH:
+            self._counted_at, self._content = now, prometheus_client.generate_latest()
+        content_type = prometheus_client.CONTENT_TYPE_LATEST
+        return web.Response(body=self._content, headers={"Content-Type": content_type})
 
 
 async def _show_level(_: web.Request) -> web.Response:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,14 +18,16 @@ from google.protobuf.message import DecodeError
 from grpclib import GRPCError, Status
 from grpclib.config import Configuration
 from grpclib.events import RecvRequest, listen
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
+from valkey_operator.contract.connections import BoundedServer
 from valkey_operator.contract.identity import Identity, NodeIdentity, OperatorIdentity
 from valkey_operator.contract.mtls import Credentials, Refusal, peer_identity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeBase, PeerBase
 from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.gate import Record
+from valkey_operator.process.guests import Guests, listening
 from valkey_operator.sidecar.cluster_words import slots_of
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.orders import Orders, Pod
@@ -35,22 +38,27 @@ from valkey_operator.valkey.connection import Refused, Silent
 LARGEST_REQUEST = 512 * 1024
 # Of the request on its way; what an order may take is said in it.
 RECEIVE_LIMIT = 10.0
-MOST_CALLS = 32
+# Of one peer at once.
+MOST_CALLS = 16
+# Connections of those who have not called yet, and of each who has: the operator makes one for every call.
+STRANGERS, EACH = 64, 16
+MOST_WARNINGS = 100
 log = logging.getLogger(__name__)
 
 
 class Desk:
-    """Where calls are taken, so many at once: whoever shows a certificate may still be out of its mind."""
+    """Where calls are taken, so many of each at once: whoever shows a certificate may still be out of its mind."""
 
     def __init__(self) -> None:
-        self._calls = 0
+        self._calls: Counter[str] = Counter()
 
     @contextlib.asynccontextmanager
     async def call(self, stream: Stream[Any, Any]) -> AsyncIterator[Any]:
         """The message of a call, for as long as the call takes."""
-        if self._calls >= MOST_CALLS:
+        peer = str(_identity(stream))
+        if self._calls[peer] >= MOST_CALLS:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{MOST_CALLS} calls are being taken already")
-        self._calls += 1
+        self._calls[peer] += 1
         try:
             async with asyncio.timeout(RECEIVE_LIMIT):
                 message = await _received(stream)
@@ -60,7 +68,7 @@ class Desk:
                 Status.DEADLINE_EXCEEDED, f"the request did not arrive within {RECEIVE_LIMIT:.0f} s"
             ) from None
         finally:
-            self._calls -= 1
+            self._calls[peer] -= 1
 
 
 class NodeService(NodeBase):
@@ -111,8 +119,12 @@ class PeerService(PeerBase):
             await stream.send_message(await self._orders.take_over(request, _peer(stream).node))
 
 
+def _identity(stream: Stream[Any, Any]) -> Identity | Refusal:
+    return peer_identity(stream.peer._transport.get_extra_info("ssl_object"))
+
+
 def _peer(stream: Stream[Any, Any]) -> NodeIdentity:
-    peer = peer_identity(stream.peer._transport.get_extra_info("ssl_object"))
+    peer = _identity(stream)
     if not isinstance(peer, NodeIdentity):
         raise TypeError(f"the doorman lets no {peer} in here")
     return peer
@@ -123,14 +135,25 @@ class Doorman:
 
     def __init__(self, me: NodeIdentity, operator: OperatorIdentity, counts: Counts) -> None:
         self._me, self._operator, self._counts = me, operator, counts
+        self.guests = Guests(STRANGERS, EACH)
+        self._said: set[str] = set()
 
     async def __call__(self, event: RecvRequest) -> None:
         found = peer_identity(event.peer._transport.get_extra_info("ssl_object"))
         refused = str(found) if isinstance(found, Refusal) else self.refusal(found, event.method_name)
         self._counts.add(Count.CALLS_REFUSED if refused else Count.CALLS_SERVED)
         if refused:
-            log.warning("refused: %s", refused)
+            self._say(refused)
             raise GRPCError(Status.PERMISSION_DENIED, refused)
+        self.guests.know(event.peer._transport, str(found))
+
+    def _say(self, refused: str) -> None:
+        """Once: who is refused may come again all day."""
+        if refused not in self._said:
+            if len(self._said) >= MOST_WARNINGS:
+                self._said.clear()
+            self._said.add(refused)
+            log.warning("refused: %s", refused)
 
     def refusal(self, peer: Identity, method: str) -> str:
         """Why this peer may not call this; empty when it may."""
@@ -139,29 +162,26 @@ class Doorman:
             return ""
         if is_peer_call and isinstance(peer, NodeIdentity) and peer.is_sibling_of(self._me):
             return ""
-        return f"{peer} may not call {method.rpartition('/')[2]} of {self._me}"
+        return f"{peer} may not call {ascii(method.rpartition('/')[2][:40])[1:-1]} of {self._me}"
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    pod: Pod, doorman: Doorman, credentials: Credentials, port: int, host: str = "::"
+    pod: Pod, doorman: Doorman, credentials: Credentials, port: int, host: str = ""
 ) -> AsyncIterator[int]:
     """Serve both services; certificates that change are followed without dropping a call."""
     config = Configuration(
         http2_connection_window_size=2 * LARGEST_REQUEST, http2_stream_window_size=LARGEST_REQUEST
     )
     desk, orders = Desk(), Orders(pod)
-    server = Server([NodeService(pod, orders, desk), PeerService(pod, orders, desk)], config=config)
+    server = BoundedServer([NodeService(pod, orders, desk), PeerService(pod, orders, desk)], config=config)
     listen(server, RecvRequest, doorman)
-    # A socket of our own, for both families where the machine has both, and to know the port.
-    listening = socket.create_server(
-        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, dualstack_ipv6=host == "::"
-    )
+    accepting = listening(host, port, doorman.guests)
     # asyncio does so for its own sockets only; without it every answer waits 40 ms for the other end's acknowledgement.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    await server.start(sock=listening, ssl=credentials.server_context())
+    accepting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    await server.start(sock=accepting, ssl=credentials.server_context())
     try:
-        yield listening.getsockname()[1]
+        yield accepting.getsockname()[1]
     finally:
         server.close()
         await server.wait_closed()
@@ -190,16 +210,24 @@ async def _slot_keys(pod: Pod, view: contract.ClusterView) -> list[int]:
 
 async def _received(stream: Stream[Any, Any]) -> Any:
     """As grpclib reads a message, but none that is larger than it may be."""
-    head = await stream._stream.recv_data(5)
-    if len(head) < 5:
+    head = await _whole(stream, 5)
+    if not head:
         raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no message")
     is_compressed, size = struct.unpack(">?I", head)
     if is_compressed:
         raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not taken")
     if size > LARGEST_REQUEST:
         raise GRPCError(Status.RESOURCE_EXHAUSTED, f"the request has more than {LARGEST_REQUEST} bytes")
-    content = await stream._stream.recv_data(size)
+    content = await _whole(stream, size)
     try:
         return stream._codec.decode(content, stream._recv_type)
     except DecodeError:
         raise GRPCError(Status.INVALID_ARGUMENT, "the request is no message of the contract") from None
+
+
+async def _whole(stream: Stream[Any, Any], size: int) -> bytes:
+    """So many bytes, or none at the end."""
+    try:
+        return await stream._stream.recv_data(size)
+    except AssertionError:  # grpclib's word for it
+        raise GRPCError(Status.INVALID_ARGUMENT, "the call ends within its message") from None

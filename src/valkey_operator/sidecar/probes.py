@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+from valkey_operator.process.guests import Guests, listening
+
 # A sentence why not, or None: the same form as the health checks of the other processes.
 Check = Callable[[], str | None]
 Page = Callable[[], str]
 # Returns when a check that says no may say yes.
 Change = Callable[[], Awaitable[object]]
 LIMIT = 5.0
+# Of connections; the kubelet and Prometheus need a few.
+MOST = 64
 # Below the second that the kubelet waits for an answer. Asked again only a second later, a server that has just started
 # would be out of its Services for half of one.
 PATIENCE = 0.7
@@ -25,7 +29,7 @@ NO_CHANGES: Mapping[str, Change] = {}
 async def opened(
     checks: Mapping[str, Check],
     port: int,
-    host: str | None = None,
+    host: str = "",
     pages: Mapping[str, Page] = NO_PAGES,
     changes: Mapping[str, Change] = NO_CHANGES,
 ) -> AsyncIterator[int]:
@@ -47,7 +51,8 @@ async def opened(
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, host, port, limit=8192)
+    accepting = listening(host, port, Guests(MOST, MOST))
+    server = await asyncio.start_server(answer, sock=accepting, limit=8192)
     async with server:
         yield server.sockets[0].getsockname()[1]
 

@@ -1,0 +1,110 @@
+"""grpclib for peers that may be out of their mind, at either end: what one connection may cost is bounded.
+
+grpclib answers every ping and every setting, also to one that never reads; takes any number of frames, and messages of
+any size; and its server remembers each connection whose handshake failed for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import cast
+
+from grpclib.protocol import EventsProcessor, H2Protocol
+from grpclib.server import Server
+from h2.events import DataReceived, Event, RequestReceived
+
+# What one connection may cost: so much at once, and so much per second. An event of HTTP/2 costs one, of which the
+# largest request has forty and the largest answer 260; a call costs twenty, because each begins a task.
+BURST, RATE, CALL = 500, 200, 20
+# Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
+LARGEST = 4 * 1024 * 1024
+TOO_MUCH = "more calls, frames or bytes came than are taken"
+log = logging.getLogger(__name__)
+
+
+class BoundedServer(Server):
+    """Nothing is remembered of a connection before its handshake is over."""
+
+    def _protocol_factory(self) -> H2Protocol:
+        return cast("H2Protocol", _Newcomer(self))
+
+    def made(self) -> H2Protocol:
+        return bounded(super()._protocol_factory())
+
+
+def bounded(usual: H2Protocol) -> H2Protocol:
+    return _Bounded(usual.handler, usual.config, usual.h2_config)
+
+
+class _Newcomer(asyncio.Protocol):
+    """Holds the place of the real one until there is something to hold."""
+
+    def __init__(self, server: BoundedServer) -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        protocol = self._server.made()
+        cast("asyncio.Transport", transport).set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+class _Bounded(H2Protocol):
+    processor: _Processor
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._transport = cast("asyncio.Transport", transport)
+        self.processor = _Processor(self.handler, self.connection)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except Exception:
+            # What h2 and grpclib stumble over was made up by the peer; so does grpclib over a connection it has closed.
+            if not self.processor.is_over:
+                log.warning("a connection is cut off that no longer speaks HTTP/2", exc_info=True)
+                self.processor.close("what was received is no HTTP/2")
+        if self.processor.is_over:
+            # At once: to close it would wait for a peer that does not read.
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """Who does not read our answers is not listened to either: each ping would be one more answer."""
+        super().pause_writing()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._transport.resume_reading()
+
+
+class _Processor(EventsProcessor):
+    """Counts what its peer costs; what it may cost grows again with time."""
+
+    is_over = False
+    _left = float(BURST)
+    _counted_at = 0.0
+
+    def process(self, event: Event) -> None:
+        if self.is_over or not hasattr(self, "processors"):
+            return
+        now = time.monotonic()
+        self._left = min(BURST, self._left + (now - self._counted_at) * RATE)
+        self._left -= CALL if isinstance(event, RequestReceived) else 1
+        self._counted_at = now
+        if self._left < 0:
+            self.close(TOO_MUCH)
+        elif type(event) in self.processors:  # of others HTTP/2 says that they are to be ignored
+            super().process(event)
+
+    def process_data_received(self, event: DataReceived) -> None:
+        super().process_data_received(event)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None and stream.data_received > LARGEST:
+            self.close(TOO_MUCH)
+
+    def close(self, reason: str = "Connection closed") -> None:
+        self.is_over = True
+        super().close(reason)
