@@ -18,7 +18,12 @@ from tests.e2e.conftest import PLACE, operator
 __all__ = ["operator"]
 
 DOCS = checkout() / "docs"
-TYPED = ["tutorial.md"]
+TYPED = [
+    "tutorial.md",
+    "how-to/scale.md",
+    "how-to/change-and-roll.md",
+    "how-to/find-out-what-is-wrong.md",
+]
 # Blocks that are no commands.
 READ = {"console", "yaml", "text", "python", "json", ""}
 
