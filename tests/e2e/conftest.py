@@ -24,17 +24,21 @@ def operator(cluster: Cluster) -> Iterator[Cluster]:
     """Two replicas of what this checkout holds; one that was installed before is brought to that, and stays."""
     charts = Helm(helm.program(Progress()), cluster.kubeconfig)
     existed = "valkey-operator" in charts("list", "--namespace", PLACE, "--short").split()
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", checkout() / "deploy" / "crds")
-    charts(
-        "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--skip-crds",
-        "--set=image.tag=dev,image.pullPolicy=Never",
-    )  # fmt: skip
+    put(charts)
     # The tag stays the same while we work: pods of an older image would not be replaced by the upgrade.
     cluster.kubectl("rollout", "restart", "deployment/valkey-operator", "--namespace", PLACE)
     cluster.kubectl("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
     yield cluster
     if not existed:
         charts("uninstall", "valkey-operator", "--namespace", PLACE, "--wait")
+
+
+def put(charts: Helm, *more: str) -> None:
+    """Install the operator or upgrade it, with CRDs that may be there without Helm's knowledge."""
+    charts(
+        "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--take-ownership",
+        "--set=image.tag=dev,image.pullPolicy=Never", *more,
+    )  # fmt: skip
 
 
 class Place:

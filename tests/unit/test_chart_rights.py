@@ -1,0 +1,73 @@
+"""The operator watches nothing that the chart gives it no right to, and has no right to watch what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tools import chart
+from valkey_operator.kube import access
+from valkey_operator.kube.client import Client
+from valkey_operator.kube.lease import Leadership
+from valkey_operator.kube.objects import Key
+from valkey_operator.kube.resources import LEASES
+from valkey_operator.kube.runtime import Runtime
+from valkey_operator.operator.world import MANAGER, caches
+from valkey_operator.settings.operator import OperatorSettings
+
+# A namespace, empty for all of them, and a resource as the API names it.
+Watched = tuple[str, str]
+SERVER = access.Access("https://nobody.invalid")
+
+
+def watched(namespaces: tuple[str, ...]) -> set[Watched]:
+    """What the operator's caches watch, and its part in the Lease."""
+    client = Client(SERVER)
+    runtime = Runtime(client)
+    settings = OperatorSettings(chart.NAMESPACE, "one_127.0.0.1_x", "image", namespaces=namespaces)
+    caches(runtime, settings)
+    Leadership(client, Key(chart.NAMESPACE, MANAGER), "one")
+    return {
+        (reflection.namespace, str(informer.resource))
+        for informer in runtime._informers
+        for reflection in informer._reflections
+    } | {(chart.NAMESPACE, str(LEASES))}
+
+
+def granted(namespaces: tuple[str, ...], *verbs: str) -> set[Watched]:
+    setting = {"crds": {"install": False}, "watch": {"namespaces": list(namespaces)}}
+    made = [each for each in yaml.safe_load_all(chart.rendered(setting)) if each]
+    bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in made if "roleRef" in each}
+    roles = [each for each in made if "rules" in each]
+    assert bound == {(each["kind"], each["metadata"]["name"]) for each in roles}
+    return {found for role in roles for found in _resources(role, verbs)}
+
+
+def _resources(role: dict[str, Any], verbs: tuple[str, ...]) -> Iterator[Watched]:
+    place = role["metadata"].get("namespace", "")
+    for rule in role["rules"]:
+        if set(verbs) <= set(rule["verbs"]):
+            for group in rule.get("apiGroups", ()):
+                yield from ((place, f"{name}.{group}" if group else name) for name in rule["resources"])
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a", "team-b"), ("team-a", chart.NAMESPACE)])
+def test_it_may_watch_exactly_what_it_watches(namespaces: tuple[str, ...]) -> None:
+    wanted = watched(namespaces)
+    if not namespaces:  # who may watch all of them, may watch those of one namespace
+        wanted = {(place, name) for place, name in wanted if not place or ("", name) not in wanted}
+    assert granted(namespaces, "list", "watch") == wanted
+
+
+def test_for_some_namespaces_it_may_only_see_machines_elsewhere() -> None:
+    everywhere = {name for place, name in granted(("team-a",)) if not place}
+    assert everywhere == {"nodes"}
+
+
+def test_it_may_do_the_same_in_both_scopes_where_valkey_runs() -> None:
+    for verb in ("get", "list", "watch", "create", "patch", "update", "delete"):
+        of_all = {name for place, name in granted((), verb) if not place} - {"nodes"}
+        assert of_all == {name for place, name in granted(("team-a",), verb) if place == "team-a"}, verb
