@@ -17,28 +17,29 @@ from devcluster.provider import checkout
 
 PLACE = "valkey-system"
 CHART = checkout() / "charts" / "valkey-operator"
+RELEASE = ("valkey-operator", "--namespace", PLACE)
+# The CRDs may be there without Helm's knowledge, from another test: then it must be told to take them.
+INSTALL = ("upgrade", "--install", *RELEASE, CHART, "--set=image.tag=dev,image.pullPolicy=Never")
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+def charts_of(cluster: Cluster) -> Helm:
+    return Helm(helm.program(Progress()), cluster.kubeconfig)
 
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Cluster]:
     """Two replicas of what this checkout holds; one that was installed before is brought to that, and stays."""
-    charts = Helm(helm.program(Progress()), cluster.kubeconfig)
-    existed = "valkey-operator" in charts("list", "--namespace", PLACE, "--short").split()
-    put(charts)
+    charts = charts_of(cluster)
+    existed = RELEASE[0] in charts("list", "--namespace", PLACE, "--short").split()
+    charts(*INSTALL, "--create-namespace", "--take-ownership")
+    cluster.kubectl("label", "namespace", PLACE, RESTRICTED, "--overwrite")
     # The tag stays the same while we work: pods of an older image would not be replaced by the upgrade.
     cluster.kubectl("rollout", "restart", "deployment/valkey-operator", "--namespace", PLACE)
     cluster.kubectl("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
     yield cluster
     if not existed:
-        charts("uninstall", "valkey-operator", "--namespace", PLACE, "--wait")
-
-
-def put(charts: Helm, *more: str) -> None:
-    """Install the operator or upgrade it, with CRDs that may be there without Helm's knowledge."""
-    charts(
-        "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--take-ownership",
-        "--set=image.tag=dev,image.pullPolicy=Never", *more,
-    )  # fmt: skip
+        charts("uninstall", *RELEASE, "--wait")
 
 
 class Place:
@@ -105,5 +106,5 @@ class Place:
 
 @pytest.fixture
 def place(operator: Cluster, namespace: str) -> Place:
-    operator.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    operator.kubectl("label", "namespace", namespace, RESTRICTED)
     return Place(operator, namespace)
