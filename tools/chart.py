@@ -111,14 +111,11 @@ def rendered(setting: dict[str, Any], *more: str) -> str:
 
 
 def manifest(about: str, setting: dict[str, Any]) -> str:
-    """For kubectl: without CRDs, which are files of their own, without what only Helm runs, and with the namespace."""
+    """For kubectl: without CRDs, which are files of their own, and without what only Helm runs. And without the
+    namespace: whoever deletes what is in this file must not delete the root of all certificates with it."""
     text = rendered({**setting, "crds": {"install": False}}, "--skip-tests", "--skip-schema-validation")
     objects = re.sub(r"^# Source: .*\n", "", text, flags=re.MULTILINE)
-    use = "kubectl apply --server-side --filename deploy/crds --filename this file"
-    namespace = yaml.safe_dump(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, sort_keys=False
-    )
-    return f"{NOTE}# {about}\n# {use}\n{namespace}{objects}"
+    return f"{NOTE}# {about} docs/how-to/install.md says how.\n{objects}"
 
 
 def generated() -> dict[Path, str]:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from devcluster import helm
-from devcluster.cluster import Cluster
+from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.helm import Helm
 from devcluster.progress import Progress
 from devcluster.provider import checkout
+from tools import rights as noted
 
 PLACE = "valkey-system"
 CHART = checkout() / "charts" / "valkey-operator"
@@ -102,6 +103,20 @@ class Place:
         while not claim():
             assert time.monotonic() < ends, f"not true within {patience} s"
             time.sleep(0.1)
+
+
+@pytest.fixture(autouse=True)
+def rights(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
+    """Notes which rights the operator uses in a test, for `tools.rights`; it lacks none, unless they are taken away."""
+    if not isinstance(cluster, EmbeddedCluster):  # nobody else shows us its audit log
+        yield
+        return
+    log = cluster.audit
+    yield
+    ours = [each for each in log.requests() if each.user == f"system:serviceaccount:{PLACE}:valkey-operator"]
+    noted.note(ours, request.node.nodeid)
+    lacking = [each for each in ours if each.is_refused]
+    assert lacking == [] or "charts" in request.fixturenames
 
 
 @pytest.fixture

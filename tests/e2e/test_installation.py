@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 from devcluster.cluster import Cluster
 from devcluster.command import CommandFailed
 from devcluster.helm import Helm
+from devcluster.provider import checkout
 from tests.e2e.conftest import CHART, INSTALL, PLACE, RELEASE, Place, charts_of
 from tests.e2e.test_away import a_client_writes_all_the_time
 from tests.e2e.test_one_node import POD, SPEC
@@ -140,6 +142,8 @@ def test_a_server_survives_install_upgrade_rollback_and_uninstall(
         place.kubectl("get", "crd", *(f"{kind.plural_name}.{GROUP}" for kind in KINDS))
         assert place.get("valkey", "one")["status"]["state"] == "Ready"
         survivor.is_as_it_was()
+        made_at_the_first_start = ("lease/valkey-operator", "valkeyca/valkey-root-ca")
+        Place(place.cluster, PLACE).kubectl("delete", *made_at_the_first_start)
         # Not told to take anything: the CRDs are still this release's.
         charts("install", *INSTALL[2:], *setting)
         assert description(place) != OLDER
@@ -148,7 +152,23 @@ def test_a_server_survives_install_upgrade_rollback_and_uninstall(
         survivor.is_as_it_was()
     said = Place(place.cluster, PLACE).kubectl("logs", "deployment/valkey-operator")
     assert "leads" in said
-    assert "forbidden" not in said
+    assert "forbidden: User" not in said
+
+
+def test_plain_manifests_do_without_helm(place: Place, charts: Helm) -> None:
+    charts("uninstall", *RELEASE, "--wait", "--cascade=foreground", "--timeout=180s")
+    released = (checkout() / "deploy" / "install.yaml").read_text()
+    ours = re.sub(r"(valkey-operator/operator):\S+", r"\1:dev", released).replace("IfNotPresent", "Never")
+    place.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=ours)
+    try:
+        rollout = ("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
+        place.cluster.kubectl(*rollout, timeout=130)
+        place.apply("Valkey", "one", SPEC)
+        place.is_ready("one")
+    finally:
+        place.cluster.kubectl("delete", "--filename=-", "--cascade=foreground", stdin=ours)
+    place.cluster.kubectl("get", "crd", CRD)
+    assert place.get("valkey", "one")["status"]["state"] == "Ready"
 
 
 def no_second_operator(charts: Helm, namespace: str, sentence: str) -> None:
