@@ -16,7 +16,7 @@ from devcluster.command import CommandFailed
 from devcluster.helm import Helm
 from devcluster.progress import Progress
 from devcluster.provider import checkout
-from tests.caches import eventually, running
+from tests.caches import eventually, open_sockets, running
 from valkey_operator.api.foreign import ADVICE, refusal
 from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.kube import access
@@ -133,5 +133,7 @@ async def test_the_operator_starts_on_crds_of_ours(
         except aiohttp.ClientConnectionError:  # it does not listen yet
             return False
 
+    sockets = open_sockets()
     async with aiohttp.ClientSession() as session, running(main.run(settings)):
         await eventually(is_ready)
+    await eventually(lambda: open_sockets() <= sockets)

@@ -127,9 +127,7 @@ def test_a_server_survives_install_upgrade_rollback_and_uninstall(
     with a_client_writes_all_the_time(place):
         survivor = Survivor(place)
         assert ("status" in elsewhere.get("valkey", "one")) is (scope == "all")
-        no_second_operator(
-            charts, elsewhere.namespace, f"the operator in namespace {PLACE} looks after {scope} names"
-        )
+        no_second_operator(charts, elsewhere.namespace, watched)
         charts(*INSTALL, *setting, "--set=logLevel=debug")
         survivor.is_as_it_was()
         assert description(place) != OLDER
@@ -171,9 +169,13 @@ def test_plain_manifests_do_without_helm(place: Place, charts: Helm) -> None:
     assert place.get("valkey", "one")["status"]["state"] == "Ready"
 
 
-def no_second_operator(charts: Helm, namespace: str, sentence: str) -> None:
-    """Neither beside one for all namespaces one for some, nor the other way."""
-    some = f"--set-json=watch.namespaces={json.dumps([namespace] if 'all' in sentence else [])}"
-    with pytest.raises(CommandFailed) as refused:
-        charts("install", "second", CHART, "--namespace", namespace, some)
-    assert sentence in " ".join(refused.value.said.split())
+def no_second_operator(charts: Helm, namespace: str, watched: list[str]) -> None:
+    """None for all namespaces, and none for some of which one is looked after already; not even by taking it."""
+    for wanted in ([], [namespace, *watched]):
+        given = f"--set-json=watch.namespaces={json.dumps(wanted)}"
+        with pytest.raises(CommandFailed) as refused:
+            charts("install", "second", CHART, "--namespace", namespace, given, "--take-ownership")
+        theirs = ",".join(watched) or "all namespaces"
+        assert f"the operator in namespace {PLACE} looks after {theirs}, and two must not" in " ".join(
+            refused.value.said.split()
+        )
