@@ -22,9 +22,7 @@ help: ## show this
 up: tools images ## a Kubernetes, the operator in it and a first cluster of Valkey, from a bare machine; again: only what changed
 	@$(RUN) devcluster up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 	@$(RUN) devcluster load all
-	@$(RUN) devcluster kubectl -- get crds --output=json | $(RUN) python -m tools.foreign_crds
-	@$(RUN) devcluster kubectl -- apply --server-side --force-conflicts --filename deploy/crds >/dev/null
-	@$(RUN) devcluster helm -- upgrade --install valkey-operator charts/valkey-operator --skip-crds \
+	@$(RUN) devcluster helm -- upgrade --install valkey-operator charts/valkey-operator --take-ownership \
 	    --namespace valkey-system --create-namespace --set image.tag=dev,image.pullPolicy=Never >/dev/null
 	@$(RUN) devcluster kubectl -- rollout restart deployment/valkey-operator --namespace valkey-system >/dev/null
 	@$(RUN) devcluster kubectl -- rollout status deployment/valkey-operator --namespace valkey-system
@@ -64,7 +62,7 @@ format: tools ## put all Python into its usual form
 	@$(RUN) ruff format .
 	@$(RUN) ruff check --fix .
 
-generate: tools ## write what is generated: CRDs, the API's page, the contract's code
+generate: tools ## write what is generated: CRDs, the API's page, the contract's code, the chart's schema, plain manifests
 	@$(RUN) python -m tools.generate
 
 images: tools ## build the images that changed

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from valkey_operator.kube.client import Client
@@ -75,3 +76,12 @@ async def nothing_left_running() -> AsyncIterator[None]:
     await asyncio.sleep(0)
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert not left, f"still running: {left}"
+
+
+def open_sockets() -> int:
+    """Of this process. Connections with TLS are closed a moment after their client."""
+    count = 0
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since
+            count += str(file.readlink()).startswith("socket:")
+    return count

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.faults import Faults
-from tests.caches import becomes_what_the_server_has, eventually, filled, nothing_left_running, versions
+from tests.caches import (
+    becomes_what_the_server_has,
+    eventually,
+    filled,
+    nothing_left_running,
+    open_sockets,
+    versions,
+)
 from tests.interloper import Interloper
 from valkey_operator.kube import access, errors, informer
 from valkey_operator.kube.client import Client
@@ -34,10 +39,10 @@ class Settings(Object, frozen=True, gc=False):
 async def client(cluster: Cluster) -> AsyncIterator[Client]:
     """Asks the server directly; what it opened is closed with it."""
     async with nothing_left_running():
-        sockets = _sockets()
+        sockets = open_sockets()
         async with Client(access.from_kubeconfig(str(cluster.kubeconfig))) as made:
             yield made
-        await eventually(lambda: _sockets() <= sockets)
+        await eventually(lambda: open_sockets() <= sockets)
 
 
 @pytest.fixture
@@ -424,11 +429,3 @@ async def eventually_writes(client: Client, namespace: str, name: str) -> None:
         return True
 
     await eventually(written)
-
-
-def _sockets() -> int:
-    count = 0
-    for file in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed since
-            count += str(file.readlink()).startswith("socket:")
-    return count

@@ -1,5 +1,5 @@
 """The operator in the cluster, and a namespace for a test, as the end-to-end tests have them."""
 
-from tests.e2e.conftest import operator, place
+from tests.e2e.conftest import operator, place, rights
 
-__all__ = ["operator", "place"]
+__all__ = ["operator", "place", "rights"]

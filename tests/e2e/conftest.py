@@ -10,31 +10,37 @@ from typing import Any
 import pytest
 
 from devcluster import helm
-from devcluster.cluster import Cluster
+from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.helm import Helm
 from devcluster.progress import Progress
 from devcluster.provider import checkout
+from tools import rights as noted
 
 PLACE = "valkey-system"
 CHART = checkout() / "charts" / "valkey-operator"
+RELEASE = ("valkey-operator", "--namespace", PLACE)
+# The CRDs may be there without Helm's knowledge, from another test: then it must be told to take them.
+INSTALL = ("upgrade", "--install", *RELEASE, CHART, "--set=image.tag=dev,image.pullPolicy=Never")
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+def charts_of(cluster: Cluster) -> Helm:
+    return Helm(helm.program(Progress()), cluster.kubeconfig)
 
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Cluster]:
     """Two replicas of what this checkout holds; one that was installed before is brought to that, and stays."""
-    charts = Helm(helm.program(Progress()), cluster.kubeconfig)
-    existed = "valkey-operator" in charts("list", "--namespace", PLACE, "--short").split()
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", checkout() / "deploy" / "crds")
-    charts(
-        "upgrade", "--install", "valkey-operator", CHART, "--namespace", PLACE, "--create-namespace", "--skip-crds",
-        "--set=image.tag=dev,image.pullPolicy=Never",
-    )  # fmt: skip
+    charts = charts_of(cluster)
+    existed = RELEASE[0] in charts("list", "--namespace", PLACE, "--short").split()
+    charts(*INSTALL, "--create-namespace", "--take-ownership")
+    cluster.kubectl("label", "namespace", PLACE, RESTRICTED, "--overwrite")
     # The tag stays the same while we work: pods of an older image would not be replaced by the upgrade.
     cluster.kubectl("rollout", "restart", "deployment/valkey-operator", "--namespace", PLACE)
     cluster.kubectl("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
     yield cluster
     if not existed:
-        charts("uninstall", "valkey-operator", "--namespace", PLACE, "--wait")
+        charts("uninstall", *RELEASE, "--wait")
 
 
 class Place:
@@ -99,7 +105,21 @@ class Place:
             time.sleep(0.1)
 
 
+@pytest.fixture(autouse=True)
+def rights(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
+    """Notes which rights the operator uses in a test, for `tools.rights`; it lacks none, unless they are taken away."""
+    if not isinstance(cluster, EmbeddedCluster):  # nobody else shows us its audit log
+        yield
+        return
+    log = cluster.audit
+    yield
+    ours = [each for each in log.requests() if each.user == f"system:serviceaccount:{PLACE}:valkey-operator"]
+    noted.note(ours, request.node.nodeid)
+    lacking = [each for each in ours if each.is_refused]
+    assert lacking == [] or "charts" in request.fixturenames
+
+
 @pytest.fixture
 def place(operator: Cluster, namespace: str) -> Place:
-    operator.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    operator.kubectl("label", "namespace", namespace, RESTRICTED)
     return Place(operator, namespace)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.addresses import CLUSTERS, MOST_NODES, RANGE, AddressPlan
-from devcluster.audit import AuditLog
+from devcluster.audit import AuditLog, Request
 from devcluster.binaries import SOURCES, kubernetes_minors, sets_for
 from devcluster.binaries import _link_flags as link_flags
 from devcluster.binaries import _programs as programs
@@ -139,3 +139,18 @@ def test_a_mark_in_the_middle_of_a_line_of_the_audit_log_skips_that_line(tmp_pat
     log.mark()
     file.write_text(line("whole") + line("next"))
     assert [request.name for request in log.requests()] == ["next"]
+
+
+@pytest.mark.parametrize(
+    ("message", "is_refused"),
+    [
+        ('pods is forbidden: User "u" cannot list resource "pods" in API group ""', True),
+        (
+            'pods "a" is forbidden: unable to create new content in namespace n because it is being terminated',
+            False,
+        ),
+        ('leases "a" is forbidden: User "u" cannot get resource: RBAC: clusterrole "x" not found', False),
+    ],
+)
+def test_only_the_want_of_a_right_is_a_refusal(message: str, is_refused: bool) -> None:
+    assert Request("u", "get", "pods", "n", "a", 403, message).is_refused is is_refused

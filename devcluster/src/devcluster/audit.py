@@ -22,6 +22,7 @@ class Request:
     namespace: str
     name: str
     code: int
+    message: str = ""
 
     @property
     def is_write(self) -> bool:
@@ -29,7 +30,9 @@ class Request:
 
     @property
     def is_refused(self) -> bool:
-        return self.code == 403
+        """For want of a right. Other reasons, such as a namespace that ends, have the same code; and a server that has
+        just started does not know its own roles yet, and says so."""
+        return self.code == 403 and 'User "' in self.message and " not found" not in self.message
 
 
 class AuditLog:
@@ -62,7 +65,7 @@ def _parse(lines: Iterator[str]) -> Iterator[Request]:
         event = json.loads(line)
         if event["stage"] not in ("ResponseComplete", "ResponseStarted"):
             continue
-        target = event.get("objectRef", {})
+        target, answer = event.get("objectRef", {}), event.get("responseStatus", {})
         subresource = f"/{target['subresource']}" if "subresource" in target else ""
         yield Request(
             event["user"].get("username", ""),
@@ -70,5 +73,6 @@ def _parse(lines: Iterator[str]) -> Iterator[Request]:
             f"{target.get('resource', '')}{subresource}",
             target.get("namespace", ""),
             target.get("name", ""),
-            event.get("responseStatus", {}).get("code", 0),
+            answer.get("code", 0),
+            answer.get("message", ""),
         )

@@ -106,7 +106,7 @@ def a_complete_primary_comes_back(primary: SeenNode) -> str:
 
 def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> Step:
     """Nobody can say whether it is in office; where it is, it does not write without each of `counted_on`."""
-    if not [*sight.others(seen, lost.name)]:
+    if not sight.others(seen, lost.name):
         return wait(f"{lost.name} is waited for, for it has no replica")
     wish = f"replace {lost.name}, which cannot be seen"
     for guard, check in UNSEEN.items():

@@ -110,15 +110,16 @@ class World:
 
 
 def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
-    watched = _with(settings.namespaces, settings.namespace)
+    # Only the root, our own certificate and defaults are in the operator's namespace.
+    with_own = _with(settings.namespaces, settings.namespace)
 
-    def made(resource: Any) -> Informer[ManagedObject]:
-        return runtime.informer(resource, ManagedObject, watched, OURS_BY_METADATA)
+    def made(resource: Any, namespaces: tuple[str, ...] = settings.namespaces) -> Informer[ManagedObject]:
+        return runtime.informer(resource, ManagedObject, namespaces, OURS_BY_METADATA)
 
     found = Caches(
         valkeys=runtime.informer(VALKEYS, Custom, settings.namespaces),
         clusters=runtime.informer(VALKEY_CLUSTERS, Custom, settings.namespaces),
-        defaults=runtime.informer(DEFAULTS, Custom, watched),
+        defaults=runtime.informer(DEFAULTS, Custom, with_own),
         nodes=runtime.informer(VALKEY_NODES, Custom, settings.namespaces),
         pods=runtime.informer(PODS, Pod, settings.namespaces, OURS),
         machines=runtime.informer(NODES, Machine),
@@ -126,9 +127,9 @@ def caches(runtime: Runtime, settings: OperatorSettings) -> Caches:
         deployments=made(DEPLOYMENTS),
         services=made(SERVICES),
         config_maps=made(CONFIG_MAPS),
-        secrets=made(SECRETS),
+        secrets=made(SECRETS, with_own),
         budgets=made(DISRUPTION_BUDGETS),
-        claims=runtime.informer(VOLUME_CLAIMS, Claim, watched, OURS),
+        claims=runtime.informer(VOLUME_CLAIMS, Claim, settings.namespaces, OURS),
         authorities=runtime.informer(VALKEY_CAS, Custom, (settings.namespace,)),
         bundles=runtime.informer(BUNDLES, Custom, settings.namespaces),
         bindings=runtime.informer(BINDINGS, Custom, settings.namespaces),

@@ -1,0 +1,128 @@
+"""What the operator may do, and the test that has used each right: written down, so that no right is there unused.
+
+    uv run python -m tools.rights
+
+The end-to-end tests note in build/rights.json what the API server's audit log shows of the operator. This adds it to
+docs/reference/rights.md, which must name a test for every right in the chart (tests/unit/test_chart_rights.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from devcluster.audit import Request
+from tools import chart
+
+NOTED = chart.ROOT / "build" / "rights.json"
+PAGE = chart.ROOT / "docs" / "reference" / "rights.md"
+HERE, THERE = "its own", "where Valkey runs"
+# No request shows these.
+UNSEEN = {
+    "get /apis/valkey.io/*": "most Kubernetes clusters give it to everybody",
+    "update */finalizers": "asked by an admission plugin that is off by default",
+}
+INTRODUCTION = """\
+<!-- The last column is filled by `uv run python -m tools.rights` after `make test`. -->
+# What the operator may do
+
+Each right, in the namespaces that it is granted in, with a test in which the API server saw the operator use it. What
+is granted where Valkey runs is the same for all namespaces (ClusterRole) and for some (Roles). Why it needs a right is
+said beside it in [the chart](../../charts/valkey-operator/templates/_rights.tpl). Sidecars have none. `test_rights.py`
+runs code of the operator with the operator's token, for what it does only when an answer gets lost.
+
+| namespace | resource | verb | seen in |
+| --- | --- | --- | --- |
+"""
+
+
+class Right(NamedTuple):
+    """One verb on one resource; the namespace is empty for what is in none."""
+
+    place: str
+    resource: str
+    verb: str
+
+
+def granted(namespace: str = "team-a") -> set[Right]:
+    """By the chart, for a namespace that is not the operator's own."""
+    setting = {"crds": {"install": False}, "watch": {"namespaces": [namespace]}}
+    places = {chart.NAMESPACE: HERE, namespace: THERE, "": ""}
+    roles = [each for each in yaml.safe_load_all(chart.rendered(setting)) if each and "rules" in each]
+    return {right for role in roles for right in _of(role, places[role["metadata"].get("namespace", "")])}
+
+
+def _of(role: dict[str, Any], place: str) -> Iterator[Right]:
+    for rule in role["rules"]:
+        for resource in (*rule.get("resources", ()), *rule.get("nonResourceURLs", ())):
+            yield from (Right(place, resource, verb) for verb in rule["verbs"])
+
+
+def used(requests: Iterable[Request]) -> set[Right]:
+    """What these requests needed. One that applies what is not there yet needs two rights, and shows the first."""
+    found = set()
+    for each in requests:
+        if each.resource and each.code not in (401, 403):
+            verbs = [each.verb, "create"] if (each.verb, each.code) == ("patch", 201) else [each.verb]
+            found |= {Right(_place(each), each.resource, verb) for verb in verbs}
+    return found
+
+
+def _place(request: Request) -> str:
+    if not request.namespace:  # all namespaces at once, or what is in none
+        return "" if request.resource == "nodes" else THERE
+    return HERE if request.namespace == chart.NAMESPACE else THERE
+
+
+def note(requests: Iterable[Request], test: str) -> None:
+    before = json.loads(NOTED.read_text()) if NOTED.exists() else {}
+    name = re.sub(r"\[.*", "", test)
+    NOTED.parent.mkdir(exist_ok=True)
+    NOTED.write_text(
+        json.dumps({**{"/".join(right): name for right in sorted(used(requests))}, **before}, indent=1)
+    )
+
+
+def table(text: str) -> dict[Right, str]:
+    """Of a page as written below."""
+    rows = re.findall(r"^\| (.*?) \| `(.*?)` \| (.*?) \| (.*?) \|$", text, flags=re.MULTILINE)
+    return {Right(place, resource, verb): seen for place, resource, verb, seen in rows}
+
+
+def page(seen: dict[Right, str]) -> str:
+    rows = [
+        f"| {right.place} | `{right.resource}` | {right.verb} | {seen[right]} |\n" for right in sorted(seen)
+    ]
+    return INTRODUCTION + "".join(rows)
+
+
+def main() -> None:
+    noted = {
+        Right(*_parts(key)): f"`{Path(test.partition('::')[0]).name}` {test.partition('::')[2]}"
+        for key, test in json.loads(NOTED.read_text()).items()
+    }
+    before = table(PAGE.read_text()) if PAGE.exists() else {}
+    seen = {right: _seen(right, noted, before) for right in granted()}
+    PAGE.write_text(page(seen))
+    for right in sorted(right for right, where in seen.items() if not where):
+        print(f"no test has used: {right.verb} {right.resource} {right.place}")
+
+
+def _parts(key: str) -> tuple[str, str, str]:
+    place, _, rest = key.partition("/")
+    resource, _, verb = rest.rpartition("/")
+    return place, resource, verb
+
+
+def _seen(right: Right, noted: dict[Right, str], before: dict[Right, str]) -> str:
+    general = re.sub(r"^\w+(?=/finalizers)", "*", right.resource)
+    return noted.get(right) or before.get(right, "") or UNSEEN.get(f"{right.verb} {general}", "")
+
+
+if __name__ == "__main__":
+    main()
