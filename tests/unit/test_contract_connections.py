@@ -95,10 +95,18 @@ async def test_who_opens_streams_to_reset_them_is_cut_off(port: int) -> None:
     streams = b"".join(
         wire.frame(wire.HEADERS, wire.END_HEADERS, number, head)
         + wire.frame(wire.RESET, 0, number, b"\0\0\0\x08")
-        for number in range(1, 201, 2)
+        for number in range(1, 10_001, 2)
     )
     assert await is_cut_off(port, OPENING + streams)
     assert (await observe(port, OPERATORS)).node == "a"
+
+
+async def test_who_asks_all_the_time_is_answered_all_the_time(port: int) -> None:
+    """As while an office is handed over."""
+    async with opened("127.0.0.1", OPERATORS, NODE, port) as connection:
+        for _ in range(1000):
+            seen = await answered(NodeStub(connection).Observe(contract.ObserveRequest()), 10)
+            assert seen.node == "a"
 
 
 class Endless(NodeBase):

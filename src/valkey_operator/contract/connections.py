@@ -11,13 +11,15 @@ import logging
 import time
 from typing import cast
 
-from grpclib.protocol import EventsProcessor, H2Protocol
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
 from grpclib.server import Server
-from h2.events import DataReceived, Event, RequestReceived
+from h2.events import DataReceived, Event, RequestReceived, ResponseReceived
 
-# What one connection may cost: so much at once, and so much per second. An event of HTTP/2 costs one, of which the
-# largest request has forty and the largest answer 260; a call costs twenty, because each begins a task.
-BURST, RATE, CALL = 500, 200, 20
+# What one connection may send: so much at once, and so much more per second. While an office is handed over, the one
+# who gives it asks for the other's offset every two milliseconds: calls are many. Frames without a call are few, and
+# each call brings some more with it, of which the largest answer has 260.
+CALLS, CALLS_PER_SECOND = 2_000, 1_000
+FRAMES, FRAMES_PER_SECOND, FRAMES_PER_CALL = 500, 200, 40
 # Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
 LARGEST = 4 * 1024 * 1024
 TOO_MUCH = "more calls, frames or bytes came than are taken"
@@ -80,21 +82,40 @@ class _Bounded(H2Protocol):
         self._transport.resume_reading()
 
 
+class _Allowance:
+    """Grows again with time, up to what it was at first."""
+
+    def __init__(self, most: int, per_second: int) -> None:
+        self._most, self._per_second = most, per_second
+        self._left, self._counted_at = float(most), time.monotonic()
+
+    def take(self, count: int) -> bool:
+        """False when there is less; a negative count gives back."""
+        now = time.monotonic()
+        grown = self._left + (now - self._counted_at) * self._per_second
+        self._left, self._counted_at = min(self._most, grown - count), now
+        return self._left >= 0
+
+
 class _Processor(EventsProcessor):
-    """Counts what its peer costs; what it may cost grows again with time."""
+    """Counts what its peer sends."""
 
     is_over = False
-    _left = float(BURST)
-    _counted_at = 0.0
+
+    def __init__(self, handler: AbstractHandler, connection: Connection) -> None:
+        super().__init__(handler, connection)
+        self._calls = _Allowance(CALLS, CALLS_PER_SECOND)
+        self._frames = _Allowance(FRAMES, FRAMES_PER_SECOND)
 
     def process(self, event: Event) -> None:
         if self.is_over or not hasattr(self, "processors"):
             return
-        now = time.monotonic()
-        self._left = min(BURST, self._left + (now - self._counted_at) * RATE)
-        self._left -= CALL if isinstance(event, RequestReceived) else 1
-        self._counted_at = now
-        if self._left < 0:
+        # There is one answer for each call that we have made.
+        is_call = isinstance(event, RequestReceived | ResponseReceived)
+        is_taken = (
+            self._frames.take(-FRAMES_PER_CALL) and self._calls.take(1) if is_call else self._frames.take(1)
+        )
+        if not is_taken:
             self.close(TOO_MUCH)
         elif type(event) in self.processors:  # of others HTTP/2 says that they are to be ignored
             super().process(event)
