@@ -196,11 +196,13 @@ async def with_special_keys(everyone: dict[str, Member]) -> list[str]:
 )
 async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version: str, victim: str) -> None:
     """One end is killed while slots go; its replica is promoted, and it ends even all the same."""
+    # So many that the first move is far from its end: a target that dies just then owns what its replica does not know.
+    each = 30_000 if version.startswith("8") else 100_000
     async with servers(folder, names(3, 2), version) as everyone:
         former = Former(everyone)
         await former.settle()
         for shard in range(3):
-            await fill(everyone[f"{shard}-0"], 30_000)
+            await fill(everyone[f"{shard}-0"], each)
             await everyone[f"{shard}-0"].ask("WAIT", 1, 5000)
         tags = await with_special_keys(everyone)
         await started(folder, everyone, version, "3-0", "3-1")
@@ -225,7 +227,7 @@ async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version
         sizes = await counts(former, 4)
         assert max(sizes) - min(sizes) <= 1
         owners = await primaries(former)
-        assert sum([await each.ask("DBSIZE") for each in owners]) >= 90_000 + 2 * len(tags) - spared
+        assert sum([await owner.ask("DBSIZE") for owner in owners]) >= 3 * each + 2 * len(tags) - spared
         for tag in tags if not spared else ():
             assert await read(everyone, "", "LLEN", f"{{{tag}}}list") == 3000
             assert 0 < await read(everyone, "", "PTTL", f"{{{tag}}}short") <= 500_000
