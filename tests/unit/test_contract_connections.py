@@ -95,7 +95,7 @@ async def test_who_opens_streams_to_reset_them_is_cut_off(port: int) -> None:
     streams = b"".join(
         wire.frame(wire.HEADERS, wire.END_HEADERS, number, head)
         + wire.frame(wire.RESET, 0, number, b"\0\0\0\x08")
-        for number in range(1, 10_001, 2)
+        for number in range(1, 20_001, 2)
     )
     assert await is_cut_off(port, OPENING + streams)
     assert (await observe(port, OPERATORS)).node == "a"

@@ -18,7 +18,7 @@ from h2.events import DataReceived, Event, RequestReceived, ResponseReceived
 # What one connection may send: so much at once, and so much more per second. While an office is handed over, the one
 # who gives it asks for the other's offset every two milliseconds: calls are many. Frames without a call are few, and
 # each call brings some more with it, of which the largest answer has 260.
-CALLS, CALLS_PER_SECOND = 2_000, 1_000
+CALLS, CALLS_PER_SECOND = 1_000, 500
 FRAMES, FRAMES_PER_SECOND, FRAMES_PER_CALL = 500, 200, 40
 # Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
 LARGEST = 4 * 1024 * 1024

@@ -86,10 +86,12 @@ class LivingServer:
     async def look(self, *, with_shards: bool = False) -> None:
         asked = time.monotonic()
         try:
-            self.info = self.said = info.parse(await self.call("INFO", *SECTIONS))
-            self.last_word = int(self.info.get("master_repl_offset", "0")), asked
-            self.cluster = await self._cluster_of(self.info, with_shards)
-            if not self._is_listed and self.info.get("loading") != "1":
+            # By a name of our own: whoever sees its end meanwhile takes what it said away.
+            said = info.parse(await self.call("INFO", *SECTIONS))
+            self.info = self.said = said
+            self.last_word = int(said.get("master_repl_offset", "0")), asked
+            self.cluster = await self._cluster_of(said, with_shards)
+            if not self._is_listed and said.get("loading") != "1":
                 self._is_listed = True
                 self.modules = modules.names(await self.call("MODULE", "LIST"))
         except (Silent, Refused) as error:
