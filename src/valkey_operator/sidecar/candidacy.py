@@ -1,9 +1,9 @@
-"""A replica stands for election only with the data of the primary that it follows now, in a cluster that has settled.
+"""A replica stands for election only with the data of the primary that it follows now, and not right after its start.
 
 A server that was just started, or follows another primary than before, has not got what that one was told meanwhile.
 And when all were started at new addresses, those who find each other late take for dead who lives and takes writes. So
-it is started barred, and admitted once its link is up and everybody had the time to find and suspect each other. The
-operator may make it primary at any time: it knows who has most.
+it is started barred, and admitted once it has had its link and everybody had the time to find each other. The operator
+may make it primary at any time: it knows who has most.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Candidacy:
         self._directive = directive
         # The primary whose data this run of the server has had; None when that is not known.
         self._run = ""
-        self._has_data_of: str | None = None
+        self.has_data_of: str | None = None
 
     async def look(self, server: Server) -> None:
         """With each look at the server."""
@@ -42,22 +42,19 @@ class Candidacy:
         if view is None or info is None:
             return
         if info["run_id"] != self._run:
-            self._run, self._has_data_of = info["run_id"], None
+            self._run, self.has_data_of = info["run_id"], None
         if view.own.is_primary:
-            self._has_data_of = ""
-        elif info.get("master_link_status") == "up" and self._is_settled(
-            view, int(info["uptime_in_seconds"])
-        ):
-            self._has_data_of = view.own.primary_id
-        elif self._has_data_of is None:
+            self.has_data_of = ""
+        elif info.get("master_link_status") == "up":
+            self.has_data_of = view.own.primary_id
+        elif self.has_data_of is None:
             return  # what it was started with, or a sidecar before this one has set, holds
-        is_barred = not view.own.is_primary and view.own.primary_id != self._has_data_of
+        has_data = view.own.primary_id == self.has_data_of
+        is_barred = not view.own.is_primary and not (has_data and self._has_settled(view, info))
         if is_barred != view.is_barred and self._directive(NO_FAILOVER, USUAL) == USUAL:
             await server.call("CONFIG", "SET", NO_FAILOVER, "yes" if is_barred else "no")
 
-    def _is_settled(self, view: ClusterView, up_for: int) -> bool:
-        patience = int(self._directive(NODE_TIMEOUT, USUAL_TIMEOUT)) / 1000
-        is_well = all(
-            each.is_connected and not each.is_failed and not each.is_suspected for each in view.by_id.values()
-        )
-        return is_well and not view.is_hurrying and up_for >= TIMEOUTS * patience
+    def _has_settled(self, view: ClusterView, info: Mapping[str, str]) -> bool:
+        """Who was admitted once stays so while others are made known to each other."""
+        patience = TIMEOUTS * int(self._directive(NODE_TIMEOUT, USUAL_TIMEOUT)) / 1000
+        return not view.is_barred or (not view.is_hurrying and int(info["uptime_in_seconds"]) >= patience)
