@@ -21,6 +21,7 @@ from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeBase, NodeStub
 from valkey_operator.sidecar import channel
+from valkey_operator.sidecar.handing import LOOK_AGAIN
 from valkey_operator.sidecar.metrics import Counts
 
 OPERATORS = Credentials.from_bytes(material(ISSUING.operator()))
@@ -107,6 +108,7 @@ async def test_who_asks_all_the_time_is_answered_all_the_time(port: int) -> None
         for _ in range(1000):
             seen = await answered(NodeStub(connection).Observe(contract.ObserveRequest()), 10)
             assert seen.node == "a"
+            await asyncio.sleep(LOOK_AGAIN)
 
 
 class Endless(NodeBase):

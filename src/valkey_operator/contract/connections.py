@@ -13,13 +13,13 @@ from typing import cast
 
 from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
 from grpclib.server import Server
-from h2.events import DataReceived, Event, RequestReceived, ResponseReceived
+from h2.events import DataReceived, Event, RequestReceived, ResponseReceived, StreamReset
 
 # What one connection may send: so much at once, and so much more per second. While an office is handed over, the one
 # who gives it asks for the other's offset every two milliseconds: calls are many. Frames without a call are few, and
-# each call brings some more with it, of which the largest answer has 260.
-CALLS, CALLS_PER_SECOND = 1_000, 500
-FRAMES, FRAMES_PER_SECOND, FRAMES_PER_CALL = 500, 200, 40
+# each call brings some more with it, of which the largest answer has 260. Calls that are taken back are few, too.
+CALLS, CALLS_PER_SECOND = 200, 500
+FRAMES, FRAMES_PER_SECOND, FRAMES_PER_CALL, FRAMES_PER_RESET = 500, 200, 20, 40
 # Of what one call sends or is answered, in bytes; an observation of a large cluster has some hundred kilobytes.
 LARGEST = 4 * 1024 * 1024
 TOO_MUCH = "more calls, frames or bytes came than are taken"
@@ -112,8 +112,11 @@ class _Processor(EventsProcessor):
             return
         # There is one answer for each call that we have made.
         is_call = isinstance(event, RequestReceived | ResponseReceived)
+        cost = FRAMES_PER_RESET if isinstance(event, StreamReset) else 1
         is_taken = (
-            self._frames.take(-FRAMES_PER_CALL) and self._calls.take(1) if is_call else self._frames.take(1)
+            self._frames.take(-FRAMES_PER_CALL) and self._calls.take(1)
+            if is_call
+            else self._frames.take(cost)
         )
         if not is_taken:
             self.close(TOO_MUCH)
