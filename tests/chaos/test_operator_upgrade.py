@@ -23,6 +23,7 @@ from tests.chaos.test_cluster import Grid
 from tests.chaos.test_replicated import Instance
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import INSTALL, Place, charts_of
+from valkey_operator.render.marks import SIDECAR_BEFORE
 
 OURS, NEXT = "valkey-operator/operator:dev", "valkey-operator/operator:next"
 
@@ -68,10 +69,14 @@ def servers(place: Place) -> dict[str, tuple[str, str]]:
 
 
 def sidecars_are(place: Place, tag: str) -> bool:
-    """All of them run, and from this image."""
+    """All of them are to be of this image, and run in another container than the one before."""
     pods = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
-    found = [each["status"]["initContainerStatuses"][0] for each in pods]
-    return all(each["image"].endswith(f":{tag}") and "running" in each["state"] for each in found)
+    return all(
+        each["spec"]["initContainers"][0]["image"].endswith(f":{tag}")
+        and "running" in (now := each["status"]["initContainerStatuses"][0])["state"]
+        and now["containerID"] != each["metadata"]["annotations"][SIDECAR_BEFORE]
+        for each in pods
+    )
 
 
 @pytest.mark.parametrize("kind", [Instance, Grid])
