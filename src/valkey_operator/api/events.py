@@ -34,6 +34,10 @@ class EventReason(Word):
         "Restarting", "Normal", "Restart",
         "a pod is deleted so that it is made anew; the note says why",
     )  # fmt: skip
+    SIDECAR_REPLACED = (
+        "SidecarReplaced", "Normal", "Replace",
+        "the sidecar of a pod gets another image; its server goes on",
+    )  # fmt: skip
     DRIFT_UNDONE = (
         "DriftUndone", "Warning", "Undo",
         "an object of a node was changed by somebody else and put back; the note shows the difference",

@@ -145,6 +145,11 @@ class Guard(Word):
         "a restart while another node is not back in sync",
         NOTHING,
     )
+    ONLY_ONE_SIDECAR_IS_REPLACED_AT_A_TIME = (
+        "only_one_sidecar_is_replaced_at_a_time",
+        "another image for a sidecar while another node is not back",
+        NOTHING,
+    )
     ONLY_PODS_THAT_ARE_BACK_ARE_FOLLOWED_BY_OTHERS = (
         "only_pods_that_are_back_are_followed_by_others",
         "restarts in a cluster while a pod is not ready",

@@ -134,6 +134,13 @@ class RestartPod:
 
 
 @dataclass(frozen=True)
+class ReplaceSidecar:
+    """Its pod gets the sidecar that a new one would have; the server goes on."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class RemoveNode:
     """Delete the node's object; its volume stays."""
 
@@ -153,6 +160,7 @@ Action = (
     | MakeNode
     | UpdateNodes
     | RestartPod
+    | ReplaceSidecar
     | RemoveNode
 )
 

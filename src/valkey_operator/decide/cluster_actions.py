@@ -77,6 +77,13 @@ class RestartPod:
 
 
 @dataclass(frozen=True)
+class ReplaceSidecar:
+    """Its pod gets the sidecar that a new one would have; the server goes on."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class FailOver:
     """A replica takes over: with every write, or, of one that is dead, by a vote of the others."""
 
@@ -101,7 +108,7 @@ class OpenGate:
 
 ClusterAction = (
     Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | NoteFormed | MakeNode | RemoveNode | RestartPod
-    | FailOver | OpenGate | SlotAction
+    | ReplaceSidecar | FailOver | OpenGate | SlotAction
 )  # fmt: skip
 
 

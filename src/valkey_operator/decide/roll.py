@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from valkey_operator.api.guards import Guard, named
-from valkey_operator.decide import handover, sight
-from valkey_operator.decide.actions import Doing, Refusal, RestartPod, Step, Wait, Why
+from valkey_operator.decide import handover, sidecars, sight
+from valkey_operator.decide.actions import Doing, Refusal, ReplaceSidecar, RestartPod, Step, Wait, Why
 from valkey_operator.decide.reliance import the_primary_does_without_it
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
@@ -18,7 +18,8 @@ def plan(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
     """One at a time."""
     node = _next_to_go(seen, primary)
     if node is None:
-        return _coming_back(seen, primary)
+        back = _coming_back(seen, primary)
+        return back if back.doing is not None else _sidecars(seen, primary)
     for guard, check in EVERY_GUARD.items():
         why = check(seen, node, primary)
         if why:
@@ -60,6 +61,22 @@ def _coming_back(seen: SeenInstance, primary: SeenNode) -> Step:
     if seen.operation != ROLLING or not away:
         return Step()
     return _doing(seen, f"waits for {', '.join(away)}")
+
+
+def _sidecars(seen: SeenInstance, primary: SeenNode) -> Step:
+    nodes = [
+        sidecars.Candidate(
+            node.name, node.pod, node.name == primary.name, not sight.is_away(node, primary.name)
+        )
+        for node in sight.members(seen)
+    ]
+    may_begin = seen.wish.window_is_open or seen.operation == sidecars.REPLACING
+    found = sidecars.find(nodes, rolls=seen.wish.rolls, may_begin=may_begin)
+    return Step(
+        (ReplaceSidecar(found.node),) if found.node else (),
+        refusals=(found.refusal,) if found.refusal is not None else (),
+        doing=found.doing,
+    )
 
 
 def updates_are_left_to_people(seen: SeenInstance, node: SeenNode, _primary: SeenNode) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from valkey_operator.api.guards import Guard
-from valkey_operator.decide import shard_failover
+from valkey_operator.decide import shard_failover, sidecars
 from valkey_operator.decide.actions import Doing, Refusal
-from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, RestartPod
+from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, ReplaceSidecar, RestartPod
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 ROLLING = "RollingUpdate"
@@ -19,7 +19,7 @@ def plan(seen: SeenSharded) -> ClusterStep:
     """All nodes agree and are in sync, so as many shards as are allowed take their next step."""
     waiting = [each for each in seen.nodes if each.needs_restart and each.pod is not None]
     if not waiting:
-        return ClusterStep()
+        return _sidecars(seen)
     why = _why_not(seen)
     if why is not None:
         return ClusterStep(
@@ -30,6 +30,23 @@ def plan(seen: SeenSharded) -> ClusterStep:
     for shard in shards:
         found += _next(seen, [each for each in waiting if each.node.shard == shard])
     return ClusterStep(_staged(found.actions), found.waits, found.refusals, found.doing)
+
+
+def _sidecars(seen: SeenSharded) -> ClusterStep:
+    nodes = [
+        sidecars.Candidate(
+            each.name, each.pod, seen.primary_of(each.node.shard) is each,
+            each.is_heard and each.pod is not None and each.pod.is_ready,
+        )
+        for each in seen.nodes
+    ]  # fmt: skip
+    may_begin = seen.wish.window_is_open or seen.operation == sidecars.REPLACING
+    found = sidecars.find(nodes, rolls=seen.wish.rolls, may_begin=may_begin)
+    return ClusterStep(
+        ((ReplaceSidecar(found.node),),) if found.node else (),
+        refusals=(found.refusal,) if found.refusal is not None else (),
+        doing=found.doing,
+    )
 
 
 def _staged(actions: Iterable[ClusterAction]) -> tuple[tuple[ClusterAction, ...], ...]:

@@ -102,6 +102,9 @@ class SeenPod:
     fault: str = ""
     # The same for the pod: also that no machine takes it.
     trouble: str = ""
+    # Its sidecar is of another image than it would be now; it was told to change, and the new one does not run yet.
+    has_old_sidecar: bool = False
+    sidecar_is_changing: bool = False
 
 
 @dataclass(frozen=True)

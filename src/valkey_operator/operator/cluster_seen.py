@@ -18,7 +18,7 @@ from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, Sh
 from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import Sight, disk_of, last_word, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
-from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.seen import Custom, Pod, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks
 
@@ -114,7 +114,7 @@ class ClusterSight:
         return ShardNode(
             replace(found, may_hold_data=has_run or has_volume),
             is_being_deleted=bool(node.metadata.deletion_timestamp),
-            pod=pod_of(pod, known, now, seen.gate.waits_for),
+            pod=pod_of(pod, known, now, seen.gate.waits_for, sidecar_image(node)),
             is_heard=heard is not None,
             age=now - heard.at if heard is not None else NEVER,
             is_dead=heard is not None and not seen.HasField("server"),

@@ -79,6 +79,8 @@ class ClusterSteps:
                 await self._nodes.remove(item, name)
             case do.RestartPod(name, reason):
                 await self._nodes.restart(item, name, reason)
+            case do.ReplaceSidecar(name):
+                await self._nodes.replace_sidecar(item, name)
             case move.CarryFunctions(name, source):
                 dump = contract.Order(dump_functions=contract.DumpFunctions())
                 dumped = await self._nodes.order(item, source, dump)

@@ -29,7 +29,7 @@ from valkey_operator.model.times import read
 from valkey_operator.operator.memory import Memory, Remembered
 from valkey_operator.operator.node import current_pod
 from valkey_operator.operator.node_status import FAILED_START
-from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.seen import Custom, Pod, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
 
@@ -90,7 +90,7 @@ class Sight:
             is_being_deleted=bool(node.metadata.deletion_timestamp),
             has_volume=self.has_volume(node),
             spec=_spec(node),
-            pod=pod_of(pod, known, now, said.gate_waits_for if said is not None else ""),
+            pod=pod_of(pod, known, now, said.gate_waits_for if said is not None else "", sidecar_image(node)),
             said=said,
             unheard_for=None if heard is None else now - heard,
             answered=answered.get(name),
@@ -214,7 +214,10 @@ def disk_of(seen: contract.Disk) -> Disk:
     )  # fmt: skip
 
 
-def pod_of(pod: Pod | None, known: Remembered, now: float, gate_waits_for: str) -> SeenPod | None:
+def pod_of(
+    pod: Pod | None, known: Remembered, now: float, gate_waits_for: str, sidecar: str
+) -> SeenPod | None:
+    """`sidecar` is the image that its sidecar is to have."""
     if pod is None:
         return None
     is_placed = bool(pod.spec.node_name)
@@ -232,6 +235,8 @@ def pod_of(pod: Pod | None, known: Remembered, now: float, gate_waits_for: str) 
         has_run=pod.status.phase not in ("", "Pending"),
         fault=fault,
         trouble=fault or pod.unplaced,
+        has_old_sidecar=pod.sidecar_image != sidecar,
+        sidecar_is_changing=pod.sidecar_is_changing,
     )
 
 

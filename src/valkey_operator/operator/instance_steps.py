@@ -62,6 +62,8 @@ class Steps:
                 await self._nodes.remove(item, name)
             case do.RestartPod(name, reason):
                 await self._nodes.restart(item, name, reason)
+            case do.ReplaceSidecar(name):
+                await self._nodes.replace_sidecar(item, name)
             case _:
                 await self._order(item, action)
         return item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from valkey_operator.api.events import EventReason
 from valkey_operator.contract.channel import Unanswered
@@ -10,8 +10,10 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.resources import Resource
 from valkey_operator.operator.calls import Caller
-from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.seen import Custom, Pod, sidecar_image
 from valkey_operator.operator.world import World
+from valkey_operator.render import marks
+from valkey_operator.render.pod import SIDECAR
 
 
 class Failed(Exception):
@@ -51,6 +53,25 @@ class NodeSteps:
         note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
         self._world.tell((self._kind, item.metadata), EventReason.RESTARTING, note)
         await self._world.writer.delete(self._world.caches.pods, pod)
+
+    async def replace_sidecar(self, item: Custom, name: str) -> None:
+        """Its kubelet starts that one container anew. What it replaces is noted, so that its end can be seen."""
+        node = self._node(item, name)
+        pod = self._pod(node)
+        if node is None or pod is None or pod.sidecar is None:
+            raise Failed(f"{name} has no sidecar to be replaced")
+        index = [each.name for each in pod.spec.init_containers].index(SIDECAR)
+        path, image = f"/spec/initContainers/{index}", sidecar_image(node)
+        mark = f"/metadata/annotations/{marks.SIDECAR_BEFORE.replace('/', '~1')}"
+        steps: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+            {"op": "test", "path": f"{path}/name", "value": SIDECAR},
+            {"op": "add", "path": mark, "value": pod.sidecar.container_id},
+            {"op": "replace", "path": f"{path}/image", "value": image},
+        ]
+        note = f"the sidecar of pod {pod.metadata.name} gets the image {image}; its server goes on"
+        self._world.tell((self._kind, item.metadata), EventReason.SIDECAR_REPLACED, note)
+        await self._world.writer.patch(self._world.caches.pods, pod, steps, form="json")
 
     async def remove(self, item: Custom, name: str) -> None:
         node = self._node(item, name)

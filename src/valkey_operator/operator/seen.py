@@ -11,7 +11,8 @@ import msgspec
 from valkey_operator.api.group import GROUP, VERSION
 from valkey_operator.kube.objects import NONE, Fields, ManagedObject, Object, OwnerReference, Vocabulary
 from valkey_operator.kube.resources import Resource
-from valkey_operator.render.pod import SERVER
+from valkey_operator.render.marks import SIDECAR_BEFORE
+from valkey_operator.render.pod import SERVER, SIDECAR
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 CONFIG_ERROR = "FATAL CONFIG FILE ERROR"
@@ -39,6 +40,7 @@ class Resources(Fields, frozen=True, gc=False):
 
 class Container(Fields, frozen=True, gc=False):
     name: str
+    image: str = ""
     resources: Resources = Resources()
 
 
@@ -60,11 +62,13 @@ class ContainerState(Fields, frozen=True, gc=False):
 class ContainerStatus(Container, frozen=True, gc=False):
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    container_id: str = msgspec.field(default="", name="containerID")
 
 
 class PodSpec(Fields, frozen=True, gc=False):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
 
 
 class PodStatus(Fields, frozen=True, gc=False):
@@ -129,10 +133,32 @@ class Pod(Object, frozen=True, gc=False):
         return next((f"no machine takes it: {each.message}" for each in said if each.status == "False"), "")
 
     @property
+    def sidecar_image(self) -> str:
+        return next((each.image for each in self.spec.init_containers if each.name == SIDECAR), "")
+
+    @property
+    def sidecar(self) -> ContainerStatus | None:
+        return next((each for each in self.status.init_container_statuses if each.name == SIDECAR), None)
+
+    @property
+    def sidecar_is_changing(self) -> bool:
+        """It has another image, and the container with the image before still runs, or none does."""
+        before, now = self.metadata.annotations.get(SIDECAR_BEFORE), self.sidecar
+        if not before or now is None:
+            return False
+        return now.container_id == before or now.state.waiting is not None or now.state.terminated is not None
+
+    @property
     def last_words(self) -> str:
         """Of the server, before the last end of its container: the end of its log."""
         ended = (each.last_state.terminated for each in self.status.container_statuses if each.name == SERVER)
         return next((_last_words(each.message) for each in ended if each is not None), "")
+
+
+def sidecar_image(node: Custom) -> str:
+    """That a new pod of this node would have."""
+    containers = node.spec["podTemplate"]["spec"].get("initContainers", ())
+    return next((str(each["image"]) for each in containers if each["name"] == SIDECAR), "")
 
 
 def _last_words(log: str) -> str:

@@ -23,6 +23,8 @@ CUSTOM_RESOURCE = "valkey.io/cr"
 # Of a pod: what it was made from, and the configuration that its kubelet was told to look for at once.
 TEMPLATE = "valkey.io/template"
 INPUTS = "valkey.io/inputs"
+# Of a pod whose sidecar got another image: the container that is to go.
+SIDECAR_BEFORE = "valkey.io/sidecar-before"
 
 
 def labels(deployment: Deployment, component: str, node: str = "") -> dict[str, str]:

@@ -61,13 +61,22 @@ def identity_secret(node: str) -> str:
     return f"{node}-mtls"
 
 
+# Container and field.
+IN_PLACE = ((pod.SERVER, "resources"), (pod.SIDECAR, "image"))
+
+
 def fingerprint(spec: Mapping[str, Any]) -> str:
-    """Of everything in a pod that only a new one can have; what the server may use can change in place."""
-    containers = [
-        {name: value for name, value in each.items() if (each["name"], name) != (pod.SERVER, "resources")}
-        for each in spec.get("containers", ())
-    ]
-    content = json.dumps({**spec, "containers": containers}, sort_keys=True)
+    """Of everything in a pod that only a new one can have; what the server may use, and the sidecar's image, can change
+    in place."""
+    kinds = {kind: spec[kind] for kind in ("initContainers", "containers") if kind in spec}
+    lasting = {
+        kind: [
+            {name: value for name, value in each.items() if (each["name"], name) not in IN_PLACE}
+            for each in containers
+        ]
+        for kind, containers in kinds.items()
+    }
+    content = json.dumps({**spec, **lasting}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 

@@ -15,6 +15,7 @@ from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 Part = dict[str, Any]
 
 SERVER = "valkey"
+SIDECAR = "sidecar"
 PROBE_PORT = 8080
 CHANNEL_PORT = 9443
 SERVER_PORT = 6379
@@ -111,7 +112,7 @@ def _server(deployment: Deployment) -> Part:
 
 def _sidecar(deployment: Deployment, node: str, operator: OperatorPlace) -> Part:
     return {
-        "name": "sidecar",
+        "name": SIDECAR,
         "image": deployment.value("sidecar.image", operator.image),
         "imagePullPolicy": deployment.value("imagePullPolicy"),
         # Without a startupProbe: its grid of a second would cost two of them at every start.

@@ -1,0 +1,101 @@
+"""Another version of the operator under writes, and back: sidecars become other ones, and no server is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from devcluster import image_build
+from devcluster.cluster import Cluster
+from devcluster.faults import Faults
+from devcluster.progress import Progress
+from devcluster.provider import checkout
+from tests.chaos import figures
+from tests.chaos.history import Demands, Recorder
+from tests.chaos.test_cluster import Grid
+from tests.chaos.test_replicated import Instance
+from tests.chaos.workload import Workload
+from tests.e2e.conftest import INSTALL, Place, charts_of
+from valkey_operator.render.marks import SIDECAR_BEFORE
+
+OURS, NEXT = "valkey-operator/operator:dev", "valkey-operator/operator:next"
+
+
+def renamed(archive: Path, copy: Path) -> Path:
+    """The same image under the name of another version."""
+    with tarfile.open(archive) as source, tarfile.open(copy, "w") as target:
+        for member in source:
+            content = source.extractfile(member)
+            data = content.read() if content is not None else b""
+            if member.name == "index.json":
+                data = data.replace(OURS.encode(), NEXT.encode())
+                member.size = len(data)
+            target.addfile(member, io.BytesIO(data))
+    return copy
+
+
+@pytest.fixture
+def next_version(operator: Cluster, tmp_path: Path) -> Iterator[str]:
+    """Its tag; in the end the usual one is back."""
+    recipe = image_build.recipes(checkout() / "images")[OURS]
+    (built,) = image_build.build([recipe], Progress())
+    operator.load([renamed(built, tmp_path / "next.tar")])
+    yield "next"
+    charts_of(operator)(*INSTALL, "--take-ownership", "--reset-values", "--wait")
+
+
+async def install(place: Place, tag: str) -> None:
+    charts = charts_of(place.cluster)
+    await asyncio.to_thread(charts, *INSTALL, f"--set=image.tag={tag}", "--wait", "--timeout=120s")
+
+
+def servers(place: Place) -> dict[str, tuple[str, str]]:
+    """By pod, what another start of the pod or of its server would change."""
+    pods = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
+    return {
+        each["metadata"]["name"]: (
+            each["metadata"]["uid"],
+            each["status"]["containerStatuses"][0]["containerID"],
+        )
+        for each in pods
+    }
+
+
+def sidecars_are(place: Place, tag: str) -> bool:
+    """All of them are to be of this image, and run in another container than the one before."""
+    pods = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
+    return all(
+        each["spec"]["initContainers"][0]["image"].endswith(f":{tag}")
+        and "running" in (now := each["status"]["initContainerStatuses"][0])["state"]
+        and now["containerID"] != each["metadata"]["annotations"][SIDECAR_BEFORE]
+        for each in pods
+    )
+
+
+@pytest.mark.parametrize("kind", [Instance, Grid])
+async def test_another_version_of_the_operator_restarts_no_server(
+    place: Place, faults: Faults, next_version: str, kind: type[Instance | Grid], tmp_path: Path
+) -> None:
+    deployed = kind(place, faults, 0)
+    await deployed.make()
+    before = servers(place)
+    recorder, demands = Recorder(tmp_path / "history"), Demands(replicas=1)
+    async with Workload(deployed.target(), recorder, demands=demands) as load:
+        await load.acknowledged(each=10)
+        for tag in (next_version, "dev"):
+            with load.during(f"the operator becomes {tag}"):
+                await install(place, tag)
+                await asyncio.to_thread(place.eventually, partial(sidecars_are, place, tag), 120)
+                await deployed.is_well()
+    verdict = await load.judge()
+    figures.note(f"{deployed.kind}: another operator, and back", 0, verdict)
+    print(verdict)
+    assert servers(place) == before
+    assert verdict.clean, str(verdict)
