@@ -51,6 +51,9 @@ class Bench:
         try:
             yield name
         finally:
+            # First what is in it: a namespace that is deleted with pods in it waits for half of their grace period.
+            self.kubectl("--namespace", name, "delete", "valkeys,valkeyclusters,statefulsets", "--all")
+            self.kubectl("--namespace", name, "wait", "pods", "--all", "--for=delete", "--timeout=120s")
             self.kubectl("delete", "namespace", name)
 
     def apply(self, namespace: str, *objects: dict[str, Any]) -> None:

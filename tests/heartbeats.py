@@ -47,6 +47,7 @@ class Operator:
     pods: dict[Key, heartbeats.CurrentPod] = field(
         default_factory=lambda: {KEY: heartbeats.CurrentPod(NODE, UID)}
     )
+    missing: heartbeats.Missing = heartbeats.Missing.POD
     observations: Observations = field(default_factory=Observations)
     grants: dict[str, contract.LeaseGrant] = field(default_factory=dict)
     heard: list[contract.Observation] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Operator:
         serving = heartbeats.opened(
             self.credentials,
             self.lead,
-            self.pods.get,
+            lambda key: self.pods.get(key, self.missing),
             self.observations,
             self.grant,
             self.port,

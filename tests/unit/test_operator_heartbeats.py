@@ -117,6 +117,14 @@ async def test_a_node_without_a_pod_is_told_to_try_again(leader: Operator) -> No
     assert "has no pod, or not exactly one" in answer.text
 
 
+async def test_a_node_that_nobody_asks_for_is_told_so(leader: Operator) -> None:
+    leader.pods.clear()
+    leader.missing = heartbeats.Missing.NODE
+    answer = await post(leader, ISSUING.node(), heartbeat())
+    assert answer.status == 410
+    assert "nobody asks for node" in answer.text
+
+
 OTHER = Scope("prod", "ValkeyCluster", "other")
 FOREIGN = Scope("prod", "ValkeyCluster", "cache", "example.com")
 
@@ -237,7 +245,12 @@ async def test_a_standby_that_sends_on_logs_nothing(caplog: pytest.LogCaptureFix
 async def test_the_memory_of_mistakes_is_bounded(leader: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "MOST_WARNINGS", 3)
     made = heartbeats.Heartbeats(
-        leader.lead, leader.pods.get, leader.observations, leader.grant, "valkey.io", Guests(8, 8)
+        leader.lead,
+        lambda _: heartbeats.Missing.POD,
+        leader.observations,
+        leader.grant,
+        "valkey.io",
+        Guests(8, 8),
     )
     for number in range(10):
         made._warn("somebody", f"mistake {number}")

@@ -17,6 +17,7 @@ from tests.pki import NODE, Issuing
 from valkey_operator.contract.heartbeat import LEADER, Address
 from valkey_operator.contract.mtls import Credentials, Material
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.operator.heartbeats import Missing
 from valkey_operator.sidecar import heartbeat, line, outbox
 from valkey_operator.sidecar.line import Names, Unheard
 from valkey_operator.sidecar.metrics import Count
@@ -44,6 +45,18 @@ async def test_an_event_is_sent_at_once() -> None:
         sidecar.tell("a")
         assert await eventually(lambda: len(leader.events) == 1) < AT_ONCE
         await asyncio.wait_for(sidecar.outbox.emptied(), 1)
+
+
+async def test_one_that_nobody_asks_for_any_more_does_not_count_on_the_operator() -> None:
+    leader = operator(1, leader=1)
+    async with started(leader), sending(sidecar := Sidecar(leader.address)):
+        await eventually(lambda: sidecar.outbox.heard_at > 0)
+        leader.pods.clear()
+        sidecar.tell("a node that has no pod for a moment is still looked after")
+        await eventually(lambda: sidecar.counts[Count.HEARTBEATS_FAILED] == 1)
+        assert sidecar.outbox.heard_at > 0
+        leader.missing = Missing.NODE
+        assert await eventually(lambda: sidecar.outbox.heard_at < 0) < AT_ONCE
 
 
 async def test_a_standby_sends_it_on_and_the_connection_to_the_leader_is_kept() -> None:

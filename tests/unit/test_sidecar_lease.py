@@ -151,7 +151,7 @@ async def test_without_the_operator_and_a_promotable_replica_a_primary_is_fenced
         print(f"\nfenced {took:.1f} s after operator and replica were gone")
         assert took < GRANT
         assert a.pod.observe().is_fenced
-        assert "KIND_FENCED" in a.told
+        await eventually(lambda: "KIND_FENCED" in a.told)
         with pytest.raises(Refused, match="NOREPLICAS"):
             await a.ask("SET", "kept", "2")
         assert await a.ask("GET", "kept") == "1"

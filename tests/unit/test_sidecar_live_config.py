@@ -131,7 +131,7 @@ async def test_what_is_mounted_comes_into_force_without_a_restart(folder: Path, 
         assert seen.server.memory.max_bytes in (0, 100 * 2**20)
         assert await node.value("save") == "900 1 300 10"
         assert "pubsub 67108864" in await node.value("client-output-buffer-limit")
-        assert "KIND_CONFIG_CHANGED" in node.told
+        await eventually(lambda: "KIND_CONFIG_CHANGED" in node.told)
         await node.is_in_force(node.mount(BASE))
         assert await node.value("maxmemory") == "0"
         assert await node.value("maxmemory-policy") == before

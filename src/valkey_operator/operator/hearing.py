@@ -13,7 +13,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.operator import heartbeats
 from valkey_operator.operator.calls import identity_of
-from valkey_operator.operator.heartbeats import CurrentPod, Grant, Leadership
+from valkey_operator.operator.heartbeats import CurrentPod, Grant, Leadership, Missing
 from valkey_operator.operator.node import is_managed
 from valkey_operator.operator.observations import Events
 from valkey_operator.operator.seen import VALKEY_NODES
@@ -57,12 +57,15 @@ class Hearing:
     def _answer(self, identity: NodeIdentity, request: contract.LeaseRequest) -> contract.LeaseGrant | str:
         return self.grant(identity, request)
 
-    def current_pod(self, key: Key) -> CurrentPod | None:
-        node = self._world.caches.nodes.store.get(key)
+    def current_pod(self, key: Key) -> CurrentPod | Missing:
+        nodes = self._world.caches.nodes
+        node = nodes.store.get(key)
         found = self._world.caches.pods.store.by(BY_NODE, key.name)
         pods = [pod for pod in found if pod.metadata.namespace == key.namespace]
+        if node is None and nodes.trouble() is None:
+            return Missing.NODE
         if node is None or not is_managed(node) or len(pods) != 1:
-            return None
+            return Missing.POD
         return CurrentPod(identity_of(node, self._world.settings.trust_domain), pods[0].metadata.uid)
 
     def _heard(

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
@@ -55,8 +56,14 @@ class CurrentPod(NamedTuple):
     uid: str
 
 
-# None when the node is not known, or has no pod, or more than one.
-FindPod = Callable[[Key], CurrentPod | None]
+class Missing(Enum):
+    """Why a node has no pod that could be spoken with: only for one that is gone nothing is waited for."""
+
+    NODE = (410, "nobody asks for node {} any more")
+    POD = (409, "node {} has no pod, or not exactly one, as far as the operator sees")
+
+
+FindPod = Callable[[Key], CurrentPod | Missing]
 # The answer to a primary that asks how long it may write, or why there is none.
 Grant = Callable[[NodeIdentity, contract.LeaseRequest], contract.LeaseGrant | str]
 
@@ -136,7 +143,7 @@ class Heartbeats:
         if asked.node != node.node:
             raise _Refused(403, f"{node} does not ask for node {_quoted(asked.node)}")
         current = self._current_pod(Key(node.namespace, node.node))
-        if current is None or current.identity != node or current.uid != asked.pod_uid:
+        if isinstance(current, Missing) or current.identity != node or current.uid != asked.pod_uid:
             raise _Refused(409, f"this is not the pod of node {node.node}, as far as the operator sees")
         answer = self._grant(node, asked)
         if isinstance(answer, str):
@@ -171,8 +178,9 @@ class Heartbeats:
         if seen.node != peer.node:
             raise _Refused(403, f"{peer} does not speak for node {_quoted(seen.node)}")
         current = self._current_pod(key)
-        if current is None:
-            raise _Refused(409, f"node {key} has no pod, or not exactly one, as far as the operator sees")
+        if isinstance(current, Missing):
+            status, sentence = current.value
+            raise _Refused(status, sentence.format(key))
         if current.identity != peer:
             raise _Refused(403, f"node {key} is {current.identity}, not {peer}")
         if seen.pod_uid != current.uid:

@@ -59,6 +59,8 @@ class Sender:
         try:
             answer = await self._delivered()
         except Unheard as problem:
+            if problem.is_dismissed:
+                self._outbox.dismissed()
             self._say_lost(str(problem))
             await asyncio.sleep(problem.again * random.uniform(1, 1.5) or self._backoff.failed())  # noqa: S311
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one heartbeat, the next is sent

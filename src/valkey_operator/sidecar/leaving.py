@@ -75,7 +75,7 @@ class Leaving:
         if self._is_heard:
             log.warning("the operator has not handed over within %.0f s: stops as primary", LIMIT)
         elif self._pod.is_kept_on_disk:
-            log.warning("the operator is away: saves, stops, and comes back as primary")
+            log.warning("no operator looks after it: saves, stops, and comes back as primary")
         else:
             await self._hand_over()
 

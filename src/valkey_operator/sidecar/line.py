@@ -26,11 +26,14 @@ LARGEST = 16 * 1024
 
 
 class Unheard(Exception):
-    """A heartbeat did not reach the operator; the sentence says why. `again` is when to try, if it says so itself."""
+    """A heartbeat did not reach the operator; the sentence says why. `again` is when to try, if it says so itself.
 
-    def __init__(self, sentence: str, again: float = 0.0) -> None:
+    `is_dismissed`: the operator does not look after this node any more.
+    """
+
+    def __init__(self, sentence: str, again: float = 0.0, *, is_dismissed: bool = False) -> None:
         super().__init__(sentence)
-        self.again = again
+        self.again, self.is_dismissed = again, is_dismissed
 
 
 @dataclass(frozen=True)

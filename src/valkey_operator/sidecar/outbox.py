@@ -53,6 +53,10 @@ class Outbox:
         if not self._events:
             self._emptied.set()
 
+    def dismissed(self) -> None:
+        """The operator does not look after this node any more: nothing is to be waited for."""
+        self.heard_at = -math.inf
+
     async def news(self) -> None:
         """Returns when there is an event that was not in the last `waiting`."""
         await self._filled.wait()

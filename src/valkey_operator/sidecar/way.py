@@ -16,6 +16,7 @@ from valkey_operator.sidecar.line import Answer, Line, Names, Unheard
 # How often one that does not lead may send us on, within one question.
 HOPS = 2
 LONGEST_WAIT = 5.0
+GONE = 410
 
 
 class Way:
@@ -43,7 +44,11 @@ class Way:
             except Unheard as problem:
                 problems.append(problem)
         sentences = dict.fromkeys(map(str, problems))
-        raise Unheard("; ".join(sentences), max(problem.again for problem in problems))
+        raise Unheard(
+            "; ".join(sentences),
+            max(problem.again for problem in problems),
+            is_dismissed=any(problem.is_dismissed for problem in problems),
+        )
 
     def hang_up(self) -> None:
         if self.line is not None:
@@ -66,7 +71,7 @@ class Way:
             return answer.body
         self.hang_up()
         if answer.status != 421 or not hops:
-            raise Unheard(_sentence(line, answer), _retry_after(answer))
+            raise Unheard(_sentence(line, answer), _retry_after(answer), is_dismissed=answer.status == GONE)
         return await self._ask(await self._opened(_leader(line, answer)), path, body, hops - 1)
 
     async def _answer(self, line: Line, path: str, body: bytes) -> Answer:
