@@ -15,7 +15,7 @@ from tests.cluster_servers import HOST, VERSIONS, Member, agree, read, servers
 from valkey_operator.decide import formation
 from valkey_operator.decide.cluster_actions import ClusterStep, Forget, Meet
 from valkey_operator.model.cluster import (
-    EVERY_SLOT,
+    SLOTS,
     ClusterNode,
     ClusterView,
     SeenCluster,
@@ -40,7 +40,7 @@ async def is_whole(former: Former, shards: int, replicas: int) -> bool:
     ]
     return (
         await agree(former.everyone.values())
-        and seen.owned == EVERY_SLOT
+        and len(seen.owned) == SLOTS
         and max(sizes) - min(sizes) <= 1
         and len(followers) == shards * (replicas - 1)
         and not any(view.is_hurrying for _, view in seen.answered)

@@ -25,7 +25,7 @@ from valkey_operator.decide.resharding import (
     Resharding,
     SlotAction,
 )
-from valkey_operator.model.cluster import EVERY_SLOT, ClusterNode, SeenCluster
+from valkey_operator.model.cluster import SLOTS, ClusterNode, SeenCluster
 from valkey_operator.operator import cluster_view
 from valkey_operator.sidecar import cluster_gate, mover
 
@@ -145,7 +145,7 @@ async def test_three_shards_become_more_and_three_again(
                 )
                 sizes = await counts(former, wished)
                 assert max(sizes) - min(sizes) <= 1
-                assert sum(sizes) == len(EVERY_SLOT)
+                assert sum(sizes) == SLOTS
         assert resharder.at_once == pairs
         assert await writer.lost() == []
         assert [await everyone[f"{i}-0"].ask("DBSIZE") for i in range(3, more)] == [0] * (more - 3)

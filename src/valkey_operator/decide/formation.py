@@ -24,7 +24,7 @@ from valkey_operator.decide.cluster_actions import (
 )
 from valkey_operator.decide.lost_slots import is_alive, strangers_in
 from valkey_operator.model.cluster import (
-    EVERY_SLOT,
+    SLOTS,
     ClusterNode,
     ClusterView,
     SeenCluster,
@@ -65,7 +65,7 @@ def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...]) -> ClusterStep:
         is_quick = any(view.is_hurrying for _, view in seen.answered)
         return ClusterStep(waits=(Wait(why, SOON if is_quick else 1.0),), refusals=refusals)
     end = tuple(EndHurry(node.name) for node, view in seen.answered if view.is_hurrying)
-    is_complete = not seen.is_formed and seen.owned == EVERY_SLOT
+    is_complete = not seen.is_formed and len(seen.owned) == SLOTS
     note: tuple[ClusterAction, ...] = (NoteFormed(),) if is_complete else ()
     return ClusterStep(tuple(stage for stage in (note, end) if stage), refusals=refusals)
 

@@ -11,12 +11,12 @@ from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import AssignSlots, ClusterAction, ClusterStep, Forget
 from valkey_operator.model.cluster import (
-    EVERY_SLOT,
     ClusterView,
     SeenCluster,
     SeenMember,
     as_ranges,
     as_text,
+    others_than,
 )
 
 ANNOTATION = "valkey.io/allow-data-loss"
@@ -54,7 +54,7 @@ def is_alive(member: SeenMember) -> bool:
 
 
 def _no_beginning(seen: SeenCluster) -> Iterable[Refusal]:
-    unowned = EVERY_SLOT - seen.owned
+    unowned = others_than(seen.owned)
     if unowned and any(node.keys for node, _ in seen.answered):
         yield Refusal(
             f"assign slots {as_text(unowned)}",
@@ -69,7 +69,7 @@ def _lost(seen: SeenCluster) -> dict[int | None, frozenset[int]]:
     for each in _gone_owners(seen).values():
         shard = _shard_of(seen, each)
         found[shard] = found.get(shard, frozenset()) | each.slots
-    unowned = EVERY_SLOT - seen.owned
+    unowned = others_than(seen.owned)
     if unowned:
         shard = next((each for each in seen.shards if each not in found and not _owns(seen, each)), None)
         found[shard] = found.get(shard, frozenset()) | unowned

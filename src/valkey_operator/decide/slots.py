@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from valkey_operator.model.cluster import EVERY_SLOT, SLOTS, SlotRange, as_text
+from valkey_operator.model.cluster import SLOTS, SlotRange, as_text, others_than
 
 # How far the bytes of a move may be from what would make the bytes even, before a gap in the ranges is worth it.
 TOLERANCE = 0.25
@@ -85,7 +85,7 @@ def plan(seen: Mapping[int, Load], wished: Collection[int], under_way: Collectio
     cancel = tuple(move for move in under_way if move.target not in wished)
     kept = [move for move in under_way if move.target in wished]
     arrived = _after(seen, kept)
-    unowned = EVERY_SLOT - frozenset().union(*(load.slots for load in seen.values()))
+    unowned = others_than(frozenset().union(*(load.slots for load in seen.values())))
     moves = tuple(_moves(arrived, sorted(wished)))
     return SlotPlan(moves, cancel, unowned, tuple(_too_small(seen, [*kept, *moves])))
 

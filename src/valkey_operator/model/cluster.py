@@ -11,9 +11,13 @@ from enum import StrEnum
 from functools import cached_property
 
 SLOTS = 16384
-EVERY_SLOT = frozenset(range(SLOTS))
 
 SlotRange = tuple[int, int]
+
+
+def others_than(slots: Collection[int]) -> frozenset[int]:
+    """The rest. A set of all slots is not kept: it would be a megabyte in every process."""
+    return frozenset(range(SLOTS)).difference(slots) if len(slots) < SLOTS else frozenset()
 
 
 def as_ranges(slots: Iterable[int]) -> tuple[SlotRange, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar.disk import Kept
+from valkey_operator.sidecar.parsed import parsed
 from valkey_operator.valkey import config_file
 
 SOCKET = "valkey.sock"
@@ -90,7 +91,7 @@ def note_users(settings: SidecarSettings) -> None:
 def has_other_users(settings: SidecarSettings) -> bool:
     """Others are mounted than the running server has read. A Secret that is gone has taken nothing away."""
     mounted = settings.users / USERS
-    return mounted.exists() and _fingerprint(mounted.read_text()) != users_in_force(settings)
+    return mounted.exists() and parsed(mounted, _fingerprint) != users_in_force(settings)
 
 
 def passwords(settings: SidecarSettings) -> list[str]:
@@ -105,7 +106,7 @@ def passwords(settings: SidecarSettings) -> list[str]:
 def users_in_force(settings: SidecarSettings) -> str:
     """SHA-256 of the users' file that the running server has read; it outlives this sidecar, as the server does."""
     note = settings.run / USERS_LOADED
-    return note.read_text() if note.exists() else ""
+    return parsed(note, str) if note.exists() else ""
 
 
 def begin_run(settings: SidecarSettings) -> int:
@@ -118,18 +119,17 @@ def begin_run(settings: SidecarSettings) -> int:
     return now
 
 
-def directives(settings: SidecarSettings) -> dict[str, str]:
+def directives(settings: SidecarSettings) -> Mapping[str, str]:
     """What the operator rendered, as it is mounted now."""
-    return config_file.parse((settings.config / CONFIG).read_text())
+    return parsed(settings.config / CONFIG, config_file.parse)
 
 
-def in_force(settings: SidecarSettings) -> dict[str, str]:
+def in_force(settings: SidecarSettings) -> Mapping[str, str]:
     """The directives of the operator that the running server has; none before its first start."""
     try:
-        noted: dict[str, str] = json.loads((settings.run / IN_FORCE).read_text())
+        return parsed(settings.run / IN_FORCE, json.loads)
     except FileNotFoundError:
         return {}
-    return noted
 
 
 def note_in_force(settings: SidecarSettings, directives: Mapping[str, str]) -> None:

@@ -78,7 +78,7 @@ class LiveConfig:
         return self._followed or config_file.fingerprint(files.directives(self._settings))
 
     @property
-    def directives(self) -> dict[str, str]:
+    def directives(self) -> Mapping[str, str]:
         """Those in force."""
         return files.in_force(self._settings)
 

@@ -38,6 +38,7 @@ from valkey_operator.sidecar.log_mode import LogMode
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.mover import Mover
+from valkey_operator.sidecar.parsed import parsed
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 from valkey_operator.sidecar.slot_orders import SlotOrders
@@ -319,10 +320,11 @@ class Pod:
         record = Record(int(told.get("epoch", 0)), str(told.get("primary", self._settings.node)))
         return max(self._volume.record, record, key=lambda each: each.epoch)
 
-    def _told(self) -> dict[str, Any]:
-        file = self._settings.config / "record.json"
-        told: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-        return told
+    def _told(self) -> Mapping[str, Any]:
+        try:
+            return parsed(self._settings.config / "record.json", json.loads)
+        except FileNotFoundError:
+            return {}
 
     def note_record(self, record: Record) -> None:
         self._volume.note_record(record)
