@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from devcluster import image_build
 from devcluster.cluster import Cluster
 from devcluster.faults import Faults
-from devcluster.progress import Progress
-from devcluster.provider import checkout
 from tests.chaos import figures
 from tests.chaos.history import Demands, Recorder
 from tests.chaos.test_cluster import Grid
 from tests.chaos.test_replicated import Instance
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import INSTALL, Place, charts_of
+from tests.operator_image import load_as
 from valkey_operator.render.marks import SIDECAR_BEFORE
-
-OURS, NEXT = "valkey-operator/operator:dev", "valkey-operator/operator:next"
-
-
-def renamed(archive: Path, copy: Path) -> Path:
-    """The same image under the name of another version."""
-    with tarfile.open(archive) as source, tarfile.open(copy, "w") as target:
-        for member in source:
-            content = source.extractfile(member)
-            data = content.read() if content is not None else b""
-            if member.name == "index.json":
-                data = data.replace(OURS.encode(), NEXT.encode())
-                member.size = len(data)
-            target.addfile(member, io.BytesIO(data))
-    return copy
 
 
 @pytest.fixture
 def next_version(operator: Cluster, tmp_path: Path) -> Iterator[str]:
     """Its tag; in the end the usual one is back."""
-    recipe = image_build.recipes(checkout() / "images")[OURS]
-    (built,) = image_build.build([recipe], Progress())
-    operator.load([renamed(built, tmp_path / "next.tar")])
+    load_as(operator, "next", tmp_path)
     yield "next"
     charts_of(operator)(*INSTALL, "--take-ownership", "--reset-values", "--wait")
 

@@ -41,11 +41,12 @@ def commands(page: Path) -> list[Command]:
         command
         for language, line, text in blocks(page.read_text())
         if language == "console"
-        for command in _commands(line, text)
+        for command in commands_of(line, text)
     ]
 
 
-def _commands(first: int, text: str) -> list[Command]:
+def commands_of(first: int, text: str) -> list[Command]:
+    """Of one block."""
     found: list[Command] = []
     for number, line in enumerate(text.splitlines(), first):
         if line.startswith("$ "):

@@ -12,7 +12,7 @@ import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.provider import checkout
-from tests.docs.console import blocks, commands
+from tests.docs.console import Command, blocks, commands
 from tests.e2e.conftest import PLACE, operator
 
 __all__ = ["operator"]
@@ -23,7 +23,10 @@ TYPED = [
     "how-to/scale.md",
     "how-to/change-and-roll.md",
     "how-to/find-out-what-is-wrong.md",
+    "how-to/come-from-elsewhere.md",
 ]
+# Those that use files of this repository are typed in it, others where there is nothing.
+IN_CHECKOUT = {"tutorial.md"}
 # Blocks that are no commands.
 READ = {"console", "yaml", "text", "python", "json", ""}
 
@@ -52,20 +55,25 @@ def environment(operator: Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
         operator.kubectl("delete", *left, "--wait=false")
 
 
-@pytest.mark.usefixtures("defaults")
-@pytest.mark.parametrize("page", TYPED)
-def test_a_page_can_be_followed_word_by_word(page: str, environment: dict[str, str]) -> None:
-    typed = commands(DOCS / page)
-    assert typed, f"{page} has no commands"
-    for command in typed:
+def typed(those: list[Command], environment: dict[str, str], place: Path | None = None) -> None:
+    """One after the other; each has to succeed and to print what the page says."""
+    for command in those:
         done = subprocess.run(
             ["bash", "-c", command.text],
-            env=environment, cwd=checkout(), capture_output=True, text=True, timeout=180, check=False,
+            env=environment, cwd=place or checkout(), capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
         assert done.returncode == 0, (
             f"line {command.line}: `{command.text}` failed: {done.stdout}{done.stderr}"
         )
         assert not (wrong := command.differs(done.stdout)), wrong
+
+
+@pytest.mark.usefixtures("defaults")
+@pytest.mark.parametrize("page", TYPED)
+def test_a_page_can_be_followed_word_by_word(page: str, environment: dict[str, str], tmp_path: Path) -> None:
+    those = commands(DOCS / page)
+    assert those, f"{page} has no commands"
+    typed(those, environment, None if page in IN_CHECKOUT else tmp_path)
 
 
 @pytest.mark.parametrize("page", TYPED)

@@ -67,7 +67,9 @@ def test_it_ends_even_with_the_fewest_moves_and_touches_nothing_that_is_nobodys(
     shares = [quotient + (place < rest) for place in range(len(wished))]
     least = sum(max(0, share - count) for count, share in zip(staying, shares, strict=True))
     assert found.remaining == least
-    assert found.unowned == frozenset(range(SLOTS)) - frozenset().union(*(load.slots for load in seen.values()))
+    assert found.unowned == frozenset(range(SLOTS)) - frozenset().union(
+        *(load.slots for load in seen.values())
+    )
     assert not slots.plan(after, wished).moves
     assert slots.is_even({**dict.fromkeys(wished, Load()), **after}, wished)
 
@@ -117,7 +119,9 @@ def test_doubling_and_halving_move_in_disjoint_pairs_all_at_once(before: int, af
 
 def test_the_first_slots_are_those_of_the_documents() -> None:
     assert slots.initial(range(3)) == {0: ((0, 5461),), 1: ((5462, 10922),), 2: ((10923, 16383),)}
-    assert as_slots(each for ranges in slots.initial(range(7)).values() for each in ranges) == frozenset(range(SLOTS))
+    assert as_slots(each for ranges in slots.initial(range(7)).values() for each in ranges) == frozenset(
+        range(SLOTS)
+    )
 
 
 def test_scaling_in_spreads_over_all_who_stay() -> None:

@@ -35,19 +35,21 @@ class Changes:
         if self._role and role and role != self._role:
             self._tell(contract.Event.KIND_ROLE_CHANGED, f"from {self._role} to {role}")
         self._role = role or self._role
-        why = why_full(observer.server(info), space)
+        why = why_full(info, space)
         if why and not self.is_full:
             self._tell(contract.Event.KIND_DISK_FULL, why)
         self.is_full = bool(why)
 
 
-def why_full(server: contract.Server, space: Space) -> str:
+def why_full(info: Mapping[str, str], space: Space) -> str:
     """A sentence, or nothing. A server does not say why it could not write: it counts where its data may not fit."""
     if not space.size:
         return ""
     if space.free < space.size * ALMOST_FULL:
         return f"{space.free} of {space.size} bytes are free"
-    failed = server.persistence.last_save_failed or server.persistence.last_write_failed
-    if failed and space.free < server.memory.used_bytes:
+    if space.free >= int(info.get("used_memory", 0)):
+        return ""
+    said = observer.persistence(info)
+    if said.last_save_failed or said.last_write_failed:
         return f"the server could not write its data, and {space.free} of {space.size} bytes are free"
     return ""

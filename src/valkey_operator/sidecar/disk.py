@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from valkey_operator.model.gate import Disk, Lineage, Record
+from valkey_operator.sidecar.parsed import forget, parsed
 
 NOTES = ".valkey-operator"
 # Opened by the sidecar's supervisor: a lock on it outlives a sidecar that starts again.
@@ -146,7 +147,7 @@ class Volume:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            found = json.loads((self._notes / name).read_text())
+            found = parsed(self._notes, name, json.loads)
         except (FileNotFoundError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -161,6 +162,7 @@ class Volume:
             file.flush()
             os.fsync(file.fileno())
         arriving.rename(self._notes / name)
+        forget()
         self._settle()
 
     def _settle(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar.disk import Kept
-from valkey_operator.sidecar.parsed import parsed
+from valkey_operator.sidecar.parsed import forget, parsed
 from valkey_operator.valkey import config_file
 
 SOCKET = "valkey.sock"
@@ -90,8 +90,10 @@ def note_users(settings: SidecarSettings) -> None:
 
 def has_other_users(settings: SidecarSettings) -> bool:
     """Others are mounted than the running server has read. A Secret that is gone has taken nothing away."""
-    mounted = settings.users / USERS
-    return mounted.exists() and parsed(mounted, _fingerprint) != users_in_force(settings)
+    try:
+        return parsed(settings.users, USERS, _fingerprint) != users_in_force(settings)
+    except FileNotFoundError:
+        return False
 
 
 def passwords(settings: SidecarSettings) -> list[str]:
@@ -105,8 +107,10 @@ def passwords(settings: SidecarSettings) -> list[str]:
 
 def users_in_force(settings: SidecarSettings) -> str:
     """SHA-256 of the users' file that the running server has read; it outlives this sidecar, as the server does."""
-    note = settings.run / USERS_LOADED
-    return parsed(note, str) if note.exists() else ""
+    try:
+        return parsed(settings.run, USERS_LOADED, str)
+    except FileNotFoundError:
+        return ""
 
 
 def begin_run(settings: SidecarSettings) -> int:
@@ -121,13 +125,13 @@ def begin_run(settings: SidecarSettings) -> int:
 
 def directives(settings: SidecarSettings) -> Mapping[str, str]:
     """What the operator rendered, as it is mounted now."""
-    return parsed(settings.config / CONFIG, config_file.parse)
+    return parsed(settings.config, CONFIG, config_file.parse)
 
 
 def in_force(settings: SidecarSettings) -> Mapping[str, str]:
     """The directives of the operator that the running server has; none before its first start."""
     try:
-        return parsed(settings.run / IN_FORCE, json.loads)
+        return parsed(settings.run, IN_FORCE, json.loads)
     except FileNotFoundError:
         return {}
 
@@ -146,3 +150,4 @@ def _replace(file: Path, content: str) -> None:
     with os.fdopen(descriptor, "w") as opened:
         opened.write(content)
     arriving.rename(file)
+    forget()

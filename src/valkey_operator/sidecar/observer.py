@@ -35,7 +35,7 @@ def server(
             max_bytes=_number(info, "maxmemory"),
             eviction_policy=info.get("maxmemory_policy", ""),
         ),
-        persistence=_persistence(info),
+        persistence=persistence(info),
         keys=sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name)),
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
@@ -118,7 +118,7 @@ def _replica(text: str) -> contract.ReplicaSeen:
     )
 
 
-def _persistence(info: Info) -> contract.Persistence:
+def persistence(info: Info) -> contract.Persistence:
     return contract.Persistence(
         save_in_progress=_yes(info, "rdb_bgsave_in_progress"),
         last_save_failed=info.get("rdb_last_bgsave_status", "ok") != "ok",

@@ -322,7 +322,7 @@ class Pod:
 
     def _told(self) -> Mapping[str, Any]:
         try:
-            return parsed(self._settings.config / "record.json", json.loads)
+            return parsed(self._settings.config, "record.json", json.loads)
         except FileNotFoundError:
             return {}
 
