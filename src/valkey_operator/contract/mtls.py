@@ -281,12 +281,13 @@ def _read_folder(folder: Path) -> Material:
 
 
 def _stamp_of(folder: Path) -> object:
-    return tuple(_file_stamp(folder / name) for name in (CERTIFICATE, KEY, TRUST))
+    return tuple(_file_stamp(f"{folder}/{name}") for name in (CERTIFICATE, KEY, TRUST))
 
 
-def _file_stamp(file: Path) -> tuple[int, ...]:
+def _file_stamp(file: str) -> tuple[int, ...]:
+    """Looked at every second, in every sidecar."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116 - a path of its own would cost more than the look
     except OSError:
         return ()
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
