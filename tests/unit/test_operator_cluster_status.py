@@ -71,3 +71,9 @@ def test_one_that_was_taken_up_is_done_though_who_did_it_was_killed() -> None:
     assert after["lastSwitchover"] == {**taken_up, "result": "Done", "message": f"{name(1, 0)} is primary"}
     waits = item(f"{name(1, 1)}/id-1", lastSwitchover=taken_up)
     assert shown(waits, plan(cluster()))["lastSwitchover"] == taken_up
+
+
+def test_a_shard_says_in_which_zone_its_primary_is() -> None:
+    zones = {name(0, 0): "north", name(0, 1): "south", name(1, 1): "south"}
+    shards = status(item(), DEPLOYMENT, plan(cluster()), [], NOW, zones=zones)["shards"]
+    assert [each.get("zone") for each in shards] == ["north", None, None]

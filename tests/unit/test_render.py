@@ -17,7 +17,7 @@ import yaml
 from valkey_operator.api import layers
 from valkey_operator.api.tls import BUS_PORTS
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.render import exporter, marks
+from valkey_operator.render import exporter, marks, pod
 from valkey_operator.render.bus import bus_port
 from valkey_operator.render.connection import connection_secret
 from valkey_operator.render.disruption import disruption_budget
@@ -289,3 +289,30 @@ def test_a_pod_is_not_in_the_service_for_reads_before_its_server_was_seen_to_fol
     selector = reads["spec"]["selector"]
     assert not selector.items() <= labels.items()
     assert selector.items() <= {**labels, **marks.role_change(labels, "replica")}.items()
+
+
+def apart(wanted: Deployment, node: str) -> dict[str, Any]:
+    found: dict[str, Any] = pod.template(wanted, node, OPERATOR)["spec"].get("affinity", {})
+    return found
+
+
+def test_those_with_the_same_data_are_kept_apart_unless_people_have_wishes_of_their_own() -> None:
+    grid = Deployment("ValkeyCluster", "demo", "prod", "uid-1", layers.effective("ValkeyCluster", {}).values)
+    labels = pod.template(grid, "demo-12-1", OPERATOR)["metadata"]["labels"]
+    assert labels[marks.SHARD] == "12"
+    host, zone = apart(grid, "demo-12-1")["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert host["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert zone["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+    assert host["weight"] > zone["weight"]
+    for term in (host, zone):
+        selected = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+        assert selected.items() <= labels.items()
+        assert selected[marks.SHARD] == "12"
+    near: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert apart(deployment(affinity=near), "demo-0").keys() == {"nodeAffinity", "podAntiAffinity"}
+    own: dict[str, Any] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert apart(deployment(affinity=own), "demo-0") == own
+    spread = [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}]
+    assert apart(deployment(topologySpreadConstraints=spread), "demo-0") == {}

@@ -34,5 +34,6 @@ def _not_yet(deployment: Deployment) -> list[str]:
         "spec.tls": bool(deployment.value("tls.enabled") or deployment.value("tls.policyRef")),
         "spec.auth": any(deployment.value(f"auth.{name}") for name in ("aclRef", "password", "acl")),
         "spec.sentinel": bool(deployment.value("sentinel")),
+        "spec.azDistribution": bool(deployment.value("azDistribution")),
     }
     return [name for name, is_asked in asked.items() if is_asked]

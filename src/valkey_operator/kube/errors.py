@@ -83,6 +83,10 @@ class OwnershipConflict(Conflict):
         }
 
 
+# The answer stays the same until somebody changes something: a right, a quota, a rule, the other's field.
+DENIED = (Forbidden, Invalid, OwnershipConflict)
+
+
 class Gone(ApiError):
     """The resourceVersion or the page is too old: list again."""
 

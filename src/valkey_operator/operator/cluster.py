@@ -10,11 +10,12 @@ from typing import Any
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.shard_succession import elections
 from valkey_operator.decide.sharded import Plan, plan
-from valkey_operator.decide.support import refusal
+from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import SeenSharded
+from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
 from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.cluster_seen import ClusterSight
@@ -23,7 +24,7 @@ from valkey_operator.operator.cluster_steps import ClusterSteps
 from valkey_operator.operator.instance_report import refused_status
 from valkey_operator.operator.instance_seen import Sight
 from valkey_operator.operator.instance_steps import label_roles
-from valkey_operator.operator.making import Making
+from valkey_operator.operator.making import Making, noting
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.pace import Pace
@@ -46,7 +47,7 @@ class ClusterController:
         self._making = Making(world)
         self._sight = ClusterSight(world, memory, sight)
         self._steps = ClusterSteps(world, sidecars, self._sight)
-        self._calm, self._pace = Calm(), Pace()
+        self._calm, self._pace, self._accepted = Calm(), Pace(), Accepted(world.caches)
         self.controller = Controller("cluster", self.reconcile, settle=world.writer.settle)
         caches = world.caches
         self.controller.watches(caches.clusters, itself)
@@ -67,45 +68,51 @@ class ClusterController:
         item = self._world.caches.clusters.store.get(key)
         if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
+            self._accepted.forget(key)
             self._pace.forget(key)
             self._sight.forget(key)
             return None
-        deployment = self._world.deployments.of("ValkeyCluster", item)
-        refused = refusal(deployment)
+        deployment, refused = self._accepted.judged(self._world.deployments.of("ValkeyCluster", item))
         if refused is not None:
-            await self._write(item, refused_status(item, refused, datetime.now(UTC)))
-            return RESYNC
-        if not deployment.value("paused"):
-            await self._make(item, deployment)
-        return await self._look(item, deployment)
+            item = await self._write(item, refused_status(item, refused, datetime.now(UTC)))
+        if deployment is None:
+            return REFUSED_AGAIN
+        denied: list[str] = []
+        if refused is None and not deployment.value("paused"):
+            await self._make(item, deployment, denied)
+        return await self._look(item, deployment, denied, is_told=refused is None)
 
-    async def _make(self, item: Custom, deployment: Deployment) -> None:
-        await self._making.users(deployment)
+    async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
+        """What the API server denies is told, and keeps no shard from being healed."""
+        with noting(denied):
+            await self._making.users(deployment)
         for wanted in service.services(deployment, ""):
-            await self._world.writer.apply(self._world.caches.services, wanted)
-        await self._making.rest(deployment)
+            with noting(denied):
+                await self._world.writer.apply(self._world.caches.services, wanted)
+        await self._making.rest(deployment, denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
                 wanted = self._steps.rendered(deployment, node.metadata.name)
-                await self._world.writer.apply(self._world.caches.nodes, wanted)
+                with noting(denied):
+                    await self._world.writer.apply(self._world.caches.nodes, wanted)
 
-    async def _look(self, item: Custom, deployment: Deployment) -> Again:
+    async def _look(self, item: Custom, deployment: Deployment, denied: list[str], *, is_told: bool) -> Again:
         seen, found = await self._planned(item, deployment)
         for each in elections(seen):
             item = await self._steps.note_election(item, each)
-        said: list[str] = []
-        again = found.again
+        said, again = denied, found.again
         try:
             item = await self._steps.carry_out(found.stages, item, deployment, seen)
-        except Failed as why:
-            said, again = [str(why)], SOON
+        except (Failed, *errors.DENIED) as why:
+            said, again = [str(why), *denied], SOON
             # Steps before the one that failed may have recorded something.
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
-        pause = await self._report(item, deployment, found, said)
+        pause = await self._report(item, deployment, found, said) if is_told else None
         if found.stages:
             again = min(again or SOON, SOON)
-        return min(each for each in (again, pause, RESYNC) if each is not None)
+        resync = RESYNC if is_told and not denied else REFUSED_AGAIN
+        return min(each for each in (again, pause, resync) if each is not None)
 
     async def _planned(self, item: Custom, deployment: Deployment) -> tuple[SeenSharded, Plan]:
         """Those who must be asked first are asked, all at once."""
@@ -139,7 +146,10 @@ class ClusterController:
     async def _report(
         self, item: Custom, deployment: Deployment, found: Plan, said: list[str]
     ) -> float | None:
-        after = status(item, deployment, found, said, datetime.now(UTC), self._seconds_left(item, found))
+        after = status(
+            item, deployment, found, said, datetime.now(UTC), self._seconds_left(item, found),
+            self._sight.zones(item.key),
+        )  # fmt: skip
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
@@ -155,8 +165,10 @@ class ClusterController:
             return None
         return self._pace.seconds_left(item.key, doing.done, doing.total)
 
-    async def _write(self, item: Custom, after: dict[str, Any]) -> None:
-        await self._world.writer.status(self._world.caches.clusters, item, item.status, after, compare=True)
+    async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
+        return await self._world.writer.status(
+            self._world.caches.clusters, item, item.status, after, compare=True
+        )
 
     def _on(self, machine: Object) -> list[Key]:
         """Those with a server there, or that had one there when it was last heard."""

@@ -18,13 +18,16 @@ from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, Sh
 from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import Sight, disk_of, last_word, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
-from valkey_operator.operator.seen import Custom, Pod, sidecar_image
+from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks
 
 NEVER = float("inf")
 # The gate's rule by which a second pod of a node waits for the first.
 HELD = Guard.A_NODE_HAS_ONE_POD
+
+# Of a machine, as providers of clusters set it.
+ZONE = "topology.kubernetes.io/zone"
 
 
 class ClusterSight:
@@ -36,11 +39,27 @@ class ClusterSight:
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
-        own = (node for node in found if node.metadata.namespace == key.namespace and _is_of_a_cluster(node))
+        own = (
+            node
+            for node in found
+            if node.metadata.namespace == key.namespace and is_of(node, "ValkeyCluster")
+        )
         return sorted(own, key=lambda node: place_of(node.metadata.name))
 
     def pod(self, node: Custom) -> Pod | None:
         return self._sight.pod(node)
+
+    def zones(self, key: Key) -> dict[str, str]:
+        """By node; those whose machine is in one."""
+        placed = [(node, pod) for node in self.nodes(key) if (pod := self.pod(node)) is not None]
+        machines = [
+            (node, self._world.caches.machines.store.get(Key("", pod.spec.node_name))) for node, pod in placed
+        ]
+        return {
+            node.metadata.name: machine.metadata.labels[ZONE]
+            for node, machine in machines
+            if machine is not None and machine.metadata.labels.get(ZONE)
+        }
 
     def see(self, item: Custom, deployment: Deployment, answered: Mapping[str, bool]) -> SeenSharded:
         return SeenSharded(
@@ -75,7 +94,7 @@ class ClusterSight:
         return [
             Key(node.metadata.namespace, node.metadata.labels[marks.CLUSTER])
             for node in self._world.caches.nodes.store
-            if _is_of_a_cluster(node) and self._memory.of(node.key).machine == machine
+            if is_of(node, "ValkeyCluster") and self._memory.of(node.key).machine == machine
         ]
 
     def _gone(self, key: Key) -> Iterator[tuple[str, str]]:
@@ -148,10 +167,6 @@ def place_of(name: str) -> tuple[int, int]:
     """Its shard and its number there."""
     rest, _, index = name.rpartition("-")
     return int(rest.rpartition("-")[2]), int(index)
-
-
-def _is_of_a_cluster(node: Custom) -> bool:
-    return any(owner.kind == "ValkeyCluster" for owner in node.metadata.owner_references)
 
 
 def _wish(item: Custom, deployment: Deployment) -> ClusterWish:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from valkey_operator.render import exporter, marks
 LONGEST = 1024
 # Of memory: less than this comes and goes with clients.
 SMALL = 4 << 20
+NOWHERE: Mapping[str, str] = {}
 # Written by steps of a plan, and not by the report.
 RECORDS = ("formed", "lastFailover", "lastSwitchover")
 
@@ -34,8 +35,10 @@ def status(
     said: Sequence[str],
     now: datetime,
     seconds_left: float | None = None,
+    zones: Mapping[str, str] = NOWHERE,
 ) -> dict[str, Any]:
-    """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known."""
+    """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known;
+    `zones`: by node."""
     report, generation = found.report, item.metadata.generation
     told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
     after: dict[str, Any] = {
@@ -52,7 +55,9 @@ def status(
         "readyReplicas": report.ready_replicas,
         "slotsAssigned": report.slots_assigned,
         "slotsUnassigned": SLOTS - report.slots_assigned,
-        "shards": [_shard(shard, told.get(shard.index, 0)) for shard in report.shards],
+        "shards": [
+            _shard(shard, told.get(shard.index, 0), zones.get(shard.primary, "")) for shard in report.shards
+        ],
         "exporter": exporter.status(deployment),
     }
     if spent := _spent(item, found):
@@ -94,10 +99,10 @@ def _spent(item: Custom, found: Plan) -> dict[str, list[int]]:
     }
 
 
-def _shard(shard: ShardReport, told: int) -> dict[str, Any]:
+def _shard(shard: ShardReport, told: int, zone: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"shardIndex": shard.index, "ready": shard.ready}
     named = {
-        "primary": shard.primary, "replicas": list(shard.replicas), "slots": shard.slots,
+        "primary": shard.primary, "zone": zone, "replicas": list(shard.replicas), "slots": shard.slots,
         "behind": list(shard.behind), "usedBytes": steady(told, shard.used_bytes), "maxBytes": shard.max_bytes,
     }  # fmt: skip
     return {**shown, **{name: value for name, value in named.items() if value}}

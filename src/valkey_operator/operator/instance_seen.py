@@ -29,7 +29,7 @@ from valkey_operator.model.times import read
 from valkey_operator.operator.memory import Memory, Remembered
 from valkey_operator.operator.node import current_pod
 from valkey_operator.operator.node_status import FAILED_START
-from valkey_operator.operator.seen import Custom, Pod, sidecar_image
+from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
 
@@ -45,7 +45,7 @@ class Sight:
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
         return sorted(
-            (node for node in found if node.metadata.namespace == key.namespace),
+            (node for node in found if node.metadata.namespace == key.namespace and is_of(node, "Valkey")),
             key=lambda node: _index(node.metadata.name),
         )
 

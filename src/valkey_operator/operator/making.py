@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from valkey_operator.kube import errors
 from valkey_operator.kube.objects import Key, ManagedObject
@@ -10,6 +13,20 @@ from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator.world import World
 from valkey_operator.render import connection, disruption, service, system_users, users
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def noting(denied: list[str]) -> Iterator[None]:
+    """Why something may not be, until somebody changes that: it is told, and the rest goes on."""
+    try:
+        yield
+    except errors.NamespaceEnds:
+        raise
+    except errors.DENIED as why:
+        log.debug("%s", why)  # the status tells it; here it would stand with every look
+        denied.append(str(why))
 
 
 class Making:
@@ -23,17 +40,21 @@ class Making:
             return
         passwords = {user: secrets.token_urlsafe(32) for user in users.RULES}
         body = {"apiVersion": "v1", "kind": "Secret", **system_users.system_users(deployment, passwords)}
-        try:
-            made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
-        except errors.AlreadyExists:
-            return  # the cache was behind; what is there stays
+        # One that is there all the same is in the cache in a moment, and may be another deployment's: then all is
+        # tried again.
+        made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
         self._world.caches.secrets.store.put(made)
 
-    async def rest(self, deployment: Deployment) -> None:
+    async def rest(self, deployment: Deployment, denied: list[str]) -> None:
         """Beside the Services that a topology moves by itself."""
-        await self._drop_services(deployment)
-        await self._world.writer.apply(self._world.caches.secrets, connection.connection_secret(deployment))
-        await self._budget(deployment)
+        with noting(denied):
+            await self._drop_services(deployment)
+        with noting(denied):
+            await self._world.writer.apply(
+                self._world.caches.secrets, connection.connection_secret(deployment)
+            )
+        with noting(denied):
+            await self._budget(deployment)
 
     async def _budget(self, deployment: Deployment) -> None:
         budgets = self._world.caches.budgets

@@ -24,8 +24,10 @@ from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.ownership import Difference
 from valkey_operator.kube.writer import ManagedT
+from valkey_operator.operator.accepted import REFUSED_AGAIN
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.calm import Calm
+from valkey_operator.operator.making import noting
 from valkey_operator.operator.node_status import Findings, full_volume, is_deployment, status
 from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
@@ -68,31 +70,36 @@ class NodeController:
             return None
         pods = self._pods(node)
         pod = current_pod(node, pods)
-        grown = await self._make_claim(node, pod)
-        mounted = await self._make(node, pod)
+        denied: list[str] = []
+        grown = await self._make_claim(node, pod, denied)
+        mounted = await self._make(node, pod, denied)
         seen = await self._hear(node, pod, mounted)
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
-        after = status(node, replace(found, others=others))
+        after = status(node, replace(found, others=others, notes=[*found.notes, *denied]))
         if pause := self._calm.pause(key, node.status, after):
             return pause
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
-        return _again(found, mounted, grown)
+        again = _again(found, mounted, grown)
+        return min(again or REFUSED_AGAIN, REFUSED_AGAIN) if denied else again
 
     async def _leave_alone(self, node: Custom) -> None:
         reason = Reason.NOT_MANAGED
         after = {"state": State.FAILED, "reason": reason, "message": reason.sentence}
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
-    async def _make(self, node: Custom, pod: Pod | None) -> str:
+    async def _make(self, node: Custom, pod: Pod | None, denied: list[str]) -> str:
         """Everything but the claim; the fingerprint of the configuration that is to be in force."""
         caches, objects = self._world.caches, NodeObjects(as_stored(node))
         config_map = objects.config_map(self._changes.most_memory(node, pod))
-        await self._apply(node, caches.config_maps, config_map)
-        await self._apply(node, caches.services, objects.service())
+        with noting(denied):
+            await self._apply(node, caches.config_maps, config_map)
+        with noting(denied):
+            await self._apply(node, caches.services, objects.service())
         # A pod without certificate would be out of reach for a minute.
         if self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
-            await self._make_workload(node, objects)
+            with noting(denied):
+                await self._make_workload(node, objects)
         return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
 
     async def _make_workload(self, node: Custom, objects: NodeObjects) -> None:
@@ -102,7 +109,7 @@ class NodeController:
         else:
             await self._apply(node, caches.stateful_sets, objects.stateful_set())
 
-    async def _make_claim(self, node: Custom, pod: Pod | None) -> volume.Plan | None:
+    async def _make_claim(self, node: Custom, pod: Pod | None, denied: list[str]) -> volume.Plan | None:
         objects = NodeObjects(as_stored(node))
         wanted = objects.claim()
         if wanted is None:
@@ -111,10 +118,11 @@ class NodeController:
         try:
             await self._apply(node, self._world.caches.claims, objects.claim(plan.size) or wanted)
         except (errors.Forbidden, errors.Invalid) as refusal:
-            if not self._changes.note_refused_growth(node, plan.size, refusal):
-                raise
-            plan = self._changes.plan_volume(node, pod)
-            await self._apply(node, self._world.caches.claims, objects.claim(plan.size) or wanted)
+            with noting(denied):
+                if not self._changes.note_refused_growth(node, plan.size, refusal):
+                    raise
+                plan = self._changes.plan_volume(node, pod)
+                await self._apply(node, self._world.caches.claims, objects.claim(plan.size) or wanted)
         return plan
 
     async def _apply(self, node: Custom, cache: Informer[ManagedT], wanted: dict[str, Any]) -> None:

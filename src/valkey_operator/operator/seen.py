@@ -229,3 +229,8 @@ def as_stored(node: Custom) -> dict[str, Any]:
 def _owner(reference: OwnerReference) -> dict[str, Any]:
     owner = {"apiVersion": reference.api_version, "kind": reference.kind, "name": reference.name}
     return {**owner, "uid": reference.uid, "controller": reference.controller, "blockOwnerDeletion": True}
+
+
+def is_of(item: Object, kind: str) -> bool:
+    """Whether it was made for a deployment of this kind: one of another kind may have the same name."""
+    return any(owner.kind == kind for owner in item.metadata.owner_references)

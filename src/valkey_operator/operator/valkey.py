@@ -11,18 +11,19 @@ from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
 from valkey_operator.decide.succession import impatience
-from valkey_operator.decide.support import refusal
+from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.instance import Lease, SeenInstance
+from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
 from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status, status
 from valkey_operator.operator.instance_seen import Sight
 from valkey_operator.operator.instance_steps import Steps, label_roles
 from valkey_operator.operator.leases import Leases
-from valkey_operator.operator.making import Making
+from valkey_operator.operator.making import Making, noting
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.seen import Custom, Pod
@@ -44,7 +45,7 @@ class ValkeyController:
         self.sight = self._sight = Sight(world, self.memory)
         self.leases = Leases(self._known, self.memory.now, world.leads_for)
         self._steps = Steps(world, sidecars, self._sight, self.leases)
-        self._making, self._calm = Making(world), Calm()
+        self._making, self._calm, self._accepted = Making(world), Calm(), Accepted(world.caches)
         world.observations.on_change(self.memory.hear)
         world.caches.nodes.store.on_change(self._forget)
         world.caches.pods.store.on_change(self._stir)
@@ -84,29 +85,32 @@ class ValkeyController:
         item = self._world.caches.valkeys.store.get(key)
         if item is None or item.metadata.deletion_timestamp:
             self._calm.forget(key)
+            self._accepted.forget(key)
             return None
-        deployment = self._world.deployments.of("Valkey", item)
-        refused = refusal(deployment)
+        deployment, refused = self._accepted.judged(self._world.deployments.of("Valkey", item))
         if refused is not None:
-            await self._write(item, refused_status(item, refused, datetime.now(UTC)))
-            return RESYNC
-        if not deployment.value("paused"):
-            await self._make(item, deployment)
-        return await self._look(item, deployment)
+            item = await self._write(item, refused_status(item, refused, datetime.now(UTC)))
+        if deployment is None:
+            return REFUSED_AGAIN
+        denied: list[str] = []
+        if refused is None and not deployment.value("paused"):
+            await self._make(item, deployment, denied)
+        return await self._look(item, deployment, denied, is_told=refused is None)
 
-    async def _look(self, item: Custom, deployment: Deployment) -> Again:
+    async def _look(self, item: Custom, deployment: Deployment, denied: list[str], *, is_told: bool) -> Again:
         seen, found = await self._planned(item, deployment)
-        said, again = self._notes(item.key, found.report.state), found.again
+        said, again = [*denied, *self._notes(item.key, found.report.state)], found.again
         try:
             for action in found.actions:
                 item = await self._steps.carry_out(action, item, deployment, seen)
-        except Failed as why:
+        except (Failed, *errors.DENIED) as why:
             said, again = [str(why), *said], SOON
             log.warning("%s", why)
-        pause = await self._report(item, deployment, found, said)
+        pause = await self._report(item, deployment, found, said) if is_told else None
         if found.actions:
             again = min(again or SOON, SOON)
-        return min(each for each in (again, pause, RESYNC) if each is not None)
+        resync = RESYNC if is_told and not denied else REFUSED_AGAIN
+        return min(each for each in (again, pause, resync) if each is not None)
 
     async def _planned(self, item: Custom, deployment: Deployment) -> tuple[SeenInstance, Plan]:
         """Those who must be asked first are asked, all at once."""
@@ -156,20 +160,26 @@ class ValkeyController:
             return Key(node.namespace, primary) if primary else None
         return None
 
-    async def _make(self, item: Custom, deployment: Deployment) -> None:
-        """What does not depend on a plan: users, addresses, and the specs of nodes with the record they have."""
+    async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
+        """What does not depend on a plan: users, addresses, and the specs of nodes with the record they have.
+
+        What the API server denies is told, and keeps nobody from failing over.
+        """
         writer, caches = self._world.writer, self._world.caches
-        await self._making.users(deployment)
+        with noting(denied):
+            await self._making.users(deployment)
         primary = item.status.get("primary") or f"{deployment.name}-0"
         is_there = Key(deployment.namespace, deployment.name) in caches.services.store
         for wanted in service.services(deployment, primary):
             name = wanted["metadata"]["name"]
             if name != deployment.name or not is_there:  # that one is moved by a step of the plan
-                await writer.apply(caches.services, wanted)
-        await self._making.rest(deployment)
+                with noting(denied):
+                    await writer.apply(caches.services, wanted)
+        await self._making.rest(deployment, denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
-                await self._refresh(node, deployment)
+                with noting(denied):
+                    await self._refresh(node, deployment)
 
     async def _refresh(self, node: Custom, deployment: Deployment) -> None:
         config, name = node.spec.get("valkeyConfig", {}), node.metadata.name
@@ -201,9 +211,11 @@ class ValkeyController:
         )
         return pause or None
 
-    async def _write(self, item: Custom, after: dict[str, Any]) -> None:
+    async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
         # Onto the very version that was seen: the record in it must not be undone by an older look.
-        await self._world.writer.status(self._world.caches.valkeys, item, item.status, after, compare=True)
+        return await self._world.writer.status(
+            self._world.caches.valkeys, item, item.status, after, compare=True
+        )
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned("Valkey", item.metadata.namespace)

@@ -11,6 +11,8 @@ from valkey_operator.model.deployment import Deployment, Owner
 MANAGED_BY = "valkey-operator"
 CLUSTER = "valkey.io/cluster"
 NODE = "valkey.io/node"
+# Of a cluster's pod: the number of its shard.
+SHARD = "valkey.io/shard"
 ROLE = "valkey.io/role"
 # On the Service of a deployment: the node its selector names.
 LEADS_TO = "valkey.io/leads-to"

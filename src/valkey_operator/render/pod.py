@@ -41,6 +41,9 @@ SIDECAR_MOUNTS: list[Part] = [
     {"name": "identity", "mountPath": "/etc/valkey-operator/identity", "readOnly": True},
 ]
 
+# Soft, so that a small cluster takes all of them all the same.
+APART = {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
+
 
 @dataclass(frozen=True)
 class OperatorPlace:
@@ -58,7 +61,11 @@ class OperatorPlace:
 
 def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part:
     """In the core API's own shape, for a StatefulSet or a Deployment."""
-    labels = {**marks.labels(deployment, marks.SERVER, node), marks.GUARDED: "yes"}
+    labels = {
+        **marks.labels(deployment, marks.SERVER, node),
+        **_shard(deployment, node),
+        marks.GUARDED: "yes",
+    }
     annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
     spec: Part = {
         "automountServiceAccountToken": False,
@@ -71,13 +78,34 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         "containers": _containers(deployment),
         "volumes": _volumes(deployment, node),
     }
-    for name in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "priorityClassName"):
+    for name in ("nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName"):
         if deployment.value(name):
             spec[name] = deployment.value(name)
+    affinity = _affinity(deployment, node)
+    if affinity:
+        spec["affinity"] = affinity
     secrets = deployment.value("imagePullSecrets", [])
     if secrets:
         spec["imagePullSecrets"] = secrets
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _shard(deployment: Deployment, node: str) -> dict[str, str]:
+    """A node of a cluster is called after its shard and its number there."""
+    return {marks.SHARD: node.split("-")[-2]} if deployment.kind == "ValkeyCluster" else {}
+
+
+def _affinity(deployment: Deployment, node: str) -> Part:
+    """What people wish; and, unless they have wishes of their own about that, those with the same data apart."""
+    wished = dict(deployment.value("affinity", {}))
+    if "podAntiAffinity" in wished or deployment.value("topologySpreadConstraints"):
+        return wished
+    same_data = {"matchLabels": {**marks.pods(deployment), **_shard(deployment, node)}}
+    terms = [
+        {"weight": weight, "podAffinityTerm": {"labelSelector": same_data, "topologyKey": key}}
+        for key, weight in APART.items()
+    ]
+    return {**wished, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def _containers(deployment: Deployment) -> list[Part]:

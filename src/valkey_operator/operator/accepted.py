@@ -1,0 +1,34 @@
+"""The wishes that were last found good: one that is refused changes nothing, and nobody is left alone because of it."""
+
+from __future__ import annotations
+
+from valkey_operator.decide.support import Refusal, refusal
+from valkey_operator.kube.objects import Key
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator import names
+from valkey_operator.operator.world import Caches
+
+# Nobody tells when a reason against it has gone: a name, a quota.
+REFUSED_AGAIN = 30.0
+
+
+class Accepted:
+    """Of the deployments of one kind; for as long as this process lives."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+        self._last: dict[Key, Deployment] = {}
+
+    def judged(self, wished: Deployment) -> tuple[Deployment | None, Refusal | None]:
+        """By which values it is looked after, if by any; and why not by these."""
+        key = Key(wished.namespace, wished.name)
+        refused = refusal(wished) or names.conflict(self._caches, wished)
+        if refused is None:
+            self._last[key] = wished
+            return wished, None
+        last = self._last.get(key)
+        is_looked_after = last is not None and last.uid == wished.uid and not wished.value("paused")
+        return last if is_looked_after else None, refused
+
+    def forget(self, key: Key) -> None:
+        self._last.pop(key, None)

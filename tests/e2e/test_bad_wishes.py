@@ -1,0 +1,91 @@
+"""Wishes that cannot be granted: they are refused with a sentence, and whoever is served already is looked after."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from devcluster.faults import Faults
+from tests.e2e.conftest import Place
+from tests.e2e.test_one_node import SPEC
+
+PAIR = {**SPEC, "replicas": 2}
+
+
+def said(place: Place, kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = place.get(kind, name).get("status", {})
+    return found
+
+
+def patch(place: Place, spec: dict[str, Any]) -> None:
+    place.kubectl("patch", "valkey", "pair", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
+
+def fails_over(place: Place, faults: Faults) -> None:
+    before = said(place, "valkey", "pair")["primary"]
+    # Without any data nobody has more than the one that was killed, and it may go on.
+    assert place.valkey(f"{before}-0", "SET", "told", before) == "OK"
+    assert place.valkey(f"{before}-0", "WAIT", "1", "5000") == "1"
+    faults.kill(f"{place.namespace}/{before}-0", "valkey")
+    place.eventually(lambda: said(place, "valkey", "pair").get("primary") not in (before, None), 30)
+    after = said(place, "valkey", "pair")["primary"]
+    place.eventually(lambda: place.valkey(f"{after}-0", "ROLE").startswith("master"), 30)
+    assert place.valkey(f"{after}-0", "SET", "told", after) == "OK"
+
+
+@pytest.fixture
+def pair(place: Place) -> Place:
+    place.apply("Valkey", "pair", PAIR)
+    place.is_ready("pair")
+    return place
+
+
+def test_a_refused_wish_does_not_keep_the_primary_from_being_replaced(pair: Place, faults: Faults) -> None:
+    patch(pair, {"config": {"dir": "/tmp"}, "replicas": 3})  # noqa: S108 - a directive, not a file of ours
+    pair.eventually(lambda: said(pair, "valkey", "pair")["reason"] == "InvalidSpec")
+    fails_over(pair, faults)
+    assert said(pair, "valkey", "pair")["reason"] == "InvalidSpec"
+    nodes = pair.kubectl("get", "valkeynodes", "--output=name").split()
+    assert len(nodes) == 2, f"a refused wish has changed something: {nodes}"
+    patch(pair, {"config": None})
+    pair.is_ready("pair")
+    assert len(pair.kubectl("get", "valkeynodes", "--output=name").split()) == 3
+
+
+def test_what_the_api_server_denies_is_told_and_keeps_nobody_from_being_looked_after(
+    place: Place, faults: Faults
+) -> None:
+    place.kubectl("create", "quota", "none", "--hard=count/poddisruptionbudgets.policy=0")
+    quota = "jsonpath={.status.hard}"
+    place.eventually(lambda: bool(place.kubectl("get", "quota", "none", f"--output={quota}")))
+    place.apply("Valkey", "pair", PAIR)
+    place.is_ready("pair")
+    place.eventually(lambda: "exceeded quota: none" in said(place, "valkey", "pair")["message"])
+    fails_over(place, faults)
+    place.kubectl("delete", "quota", "none")
+    place.eventually(lambda: "quota" not in said(place, "valkey", "pair")["message"], 120)
+    place.kubectl("get", "poddisruptionbudget", "pair")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("ValkeyCluster", "pair"), ("Valkey", "pair-1")])
+def test_a_second_deployment_that_would_share_names_is_refused_and_takes_nothing(
+    pair: Place, kind: str, name: str
+) -> None:
+    before = pair.kubectl("get", "services,secrets,poddisruptionbudgets,valkeynodes", "--output=name")
+    uids = [each["metadata"]["uid"] for each in pods(pair)]
+    pair.apply(kind, name, {**PAIR, **({"shards": 3} if kind == "ValkeyCluster" else {})})
+    pair.eventually(lambda: said(pair, kind, name).get("reason") == "NameConflict")
+    told = said(pair, kind, name)["message"]
+    assert "belongs to Valkey" in told
+    assert "another name" in told
+    pair.kubectl("delete", kind, name)
+    assert pair.kubectl("get", "services,secrets,poddisruptionbudgets,valkeynodes", "--output=name") == before
+    assert [each["metadata"]["uid"] for each in pods(pair)] == uids
+    assert said(pair, "valkey", "pair")["state"] == "Ready"
+
+
+def pods(place: Place) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
+    return found
