@@ -82,7 +82,7 @@ def _apiserver(record: Record, binaries: Binaries) -> Component:
         enable_aggregator_routing="true",
         audit_policy_file=MANIFESTS / "audit.yaml",
         audit_log_path=audit_log(record),
-        audit_log_maxsize=200,
+        audit_log_maxsize=2000,
         audit_log_maxbackup=1,
     )
     return Component("control/apiserver", (binaries["kube-apiserver"], *flags))
