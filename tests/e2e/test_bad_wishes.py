@@ -45,6 +45,8 @@ def fails_over(place: Place, faults: Faults) -> None:
     pod = f"{said(place, 'valkey', 'pair')['primary']}-0"
     assert place.valkey(pod, "GET", "told") == "1"
     place.eventually(lambda: place.valkey(pod, "SET", "told", "2") == "OK", 30)
+    role = ("get", "pod", pod, r"--output=jsonpath={.metadata.labels.valkey\.io/role}")
+    place.eventually(lambda: place.kubectl(*role) == "primary", 30)
 
 
 @pytest.fixture

@@ -109,6 +109,7 @@ class ClusterController:
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._report(item, deployment, found, said) if is_told else None
+        await self._label(item.key)
         if found.stages:
             again = min(again or SOON, SOON)
         resync = RESYNC if is_told and not denied else REFUSED_AGAIN
@@ -153,10 +154,10 @@ class ClusterController:
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
-        await label_roles(
-            self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(item.key)]
-        )
         return pause or None
+
+    async def _label(self, key: Key) -> None:
+        await label_roles(self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(key)])
 
     def _seconds_left(self, item: Custom, found: Plan) -> float | None:
         doing = found.report.operation

@@ -107,6 +107,7 @@ class ValkeyController:
             said, again = [str(why), *said], SOON
             log.warning("%s", why)
         pause = await self._report(item, deployment, found, said) if is_told else None
+        await self._label(item.key)
         if found.actions:
             again = min(again or SOON, SOON)
         resync = RESYNC if is_told and not denied else REFUSED_AGAIN
@@ -206,10 +207,10 @@ class ValkeyController:
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             await self._write(item, after)
-        await label_roles(
-            self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(item.key)]
-        )
         return pause or None
+
+    async def _label(self, key: Key) -> None:
+        await label_roles(self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(key)])
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
         # Onto the very version that was seen: the record in it must not be undone by an older look.
