@@ -219,8 +219,9 @@ class Operator:
         if action.former:
             status.losses.append(action)
             status.last_failover = LastFailover(
-                action.epoch, action.former, action.primary, action.planned, action.reason, self.moment()
-            )
+                action.epoch, action.former, action.primary, action.planned, action.reason, self.moment(),
+                loss=action.loss,
+            )  # fmt: skip
 
     def check_loss(self) -> None:
         """What is said to lose nothing loses nothing."""

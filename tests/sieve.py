@@ -6,7 +6,7 @@ A controller that is right wherever it was cut off depends on what it sees, not 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -26,6 +26,15 @@ class Cut(Enum):
     ANSWER_LOST = "gets no answer to write"
 
 
+def each_way(_number: int) -> Sequence[Cut]:
+    return tuple(Cut)
+
+
+def ways_in_turn(number: int) -> Sequence[Cut]:
+    """One for each write."""
+    return (tuple(Cut)[number % len(Cut)],)
+
+
 async def cut_after_every_action(
     kubeconfig: Path,
     converge: Converge,
@@ -33,6 +42,7 @@ async def cut_after_every_action(
     reset: Reset,
     *,
     actions: Match = lambda _method, _path: True,
+    cuts: Callable[[int], Sequence[Cut]] = each_way,
     patience: float = 60.0,
 ) -> list[tuple[str, str]]:
     """Returns the writes of the uncut run; raises when a cut one ends in another world.
@@ -46,7 +56,7 @@ async def cut_after_every_action(
         await asyncio.wait_for(converge(between.access), patience)
         writes, wanted = list(between.writes), await check()
     for number, write in enumerate(writes, 1):
-        for cut in Cut:
+        for cut in cuts(number):
             await reset()
             try:
                 async with asyncio.timeout(patience), Interloper(kubeconfig, actions) as between:

@@ -165,7 +165,7 @@ def test_store_and_queue_end_as_the_model_says(embedded_cluster: EmbeddedCluster
     run_state_machine_as_test(
         CacheMachine,
         settings=settings(
-            max_examples=12,
+            max_examples=6,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

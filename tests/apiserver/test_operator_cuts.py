@@ -1,15 +1,19 @@
-"""The operator's controllers, cut off before and after every write: they must end in the same world."""
+"""The operator's controllers, cut off at every write: they must end in the same world.
+
+`CUTS=all` (`make chaos`) cuts before and after each, and loses the answer; otherwise it is one of them in turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 
 from devcluster.cluster import Cluster
 from tests.caches import eventually, running
-from tests.sieve import cut_after_every_action
+from tests.sieve import cut_after_every_action, each_way, ways_in_turn
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.events import Recorder
@@ -26,6 +30,7 @@ MADE = (
     "valkeynodes,statefulsets,services,configmaps,secrets,persistentvolumeclaims,"
     "valkeycertificatebundles,valkeycertificatebindings"
 )
+CUTS = each_way if os.environ.get("CUTS") == "all" else ways_in_turn
 SPEC = {
     "image": "valkey-operator/valkey:9.1",
     "nodeSelector": {"no": "where"},  # nothing is to run here
@@ -81,7 +86,7 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
         return made()
 
     writes = await cut_after_every_action(
-        cluster.kubeconfig, lambda way: converge(way, namespace), check, reset
+        cluster.kubeconfig, lambda way: converge(way, namespace), check, reset, cuts=CUTS
     )
     assert len(writes) >= 8
     assert await check() == [

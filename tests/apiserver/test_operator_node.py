@@ -49,6 +49,8 @@ class Sidecar:
         _node: Custom,
         pod: Pod,
         limit: float = 1.0,  # noqa: ARG002
+        *,
+        slot_keys: bool = False,  # noqa: ARG002
     ) -> contract.Observation:
         self.asked += 1
         if self.says is None:

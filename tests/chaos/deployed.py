@@ -88,6 +88,7 @@ class Deployed:
     async def struck(self, misfortune: Misfortune) -> AsyncIterator[None]:
         """It happens within the first seconds, and is over at the end."""
         self._is_reversed = misfortune is Misfortune.REVERSED
+        self.place.api_restarts = misfortune is Misfortune.API_SERVER
         strike = asyncio.create_task(self._strike(misfortune))
         try:
             yield

@@ -11,6 +11,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from devcluster.faults import Faults
 from tests.chaos.history import Recorder
 from tests.chaos.test_replicated import PORT, SPEC, Instance
@@ -64,6 +66,7 @@ async def test_a_primary_that_hangs_is_ended_and_replaced_and_returns_as_a_repli
     assert "it is ended, so that" in events or "it is ended" in place.kubectl("get", "events")
 
 
+@pytest.mark.slow
 async def test_a_lone_server_that_hangs_is_ended_only_if_its_data_is_on_disk(
     place: Place, faults: Faults
 ) -> None:

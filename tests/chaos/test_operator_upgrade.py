@@ -58,7 +58,7 @@ def sidecars_are(place: Place, tag: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", [Instance, Grid])
+@pytest.mark.parametrize("kind", [pytest.param(Instance, marks=pytest.mark.slow), Grid])
 async def test_another_version_of_the_operator_restarts_no_server(
     place: Place, faults: Faults, next_version: str, kind: type[Instance | Grid], tmp_path: Path
 ) -> None:

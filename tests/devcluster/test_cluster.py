@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 
+from devcluster import cgroups
 from devcluster.audit import AuditLog
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.command import CommandFailed
 from devcluster.dns import resolve
+from devcluster.processes import Processes
 from devcluster.waiting import until
 from tests.devcluster.servers import address, answers, get, run_set, start, stateful_set, valkey
 
@@ -103,6 +108,18 @@ def test_the_audit_log_tells_who_wrote_what(embedded_cluster: EmbeddedCluster, n
 
     expected = ("kubernetes-admin", "create", "configmaps")
     until(lambda: expected in ours(), "the write appearing in the audit log", 20)
+
+
+def test_a_scheduler_that_ends_by_itself_is_started_again(embedded_cluster: EmbeddedCluster) -> None:
+    """As a static pod is: an API server that comes back can confuse it, and then it ends."""
+
+    def scheduler() -> set[int]:
+        inside = cgroups.pids(Processes(embedded_cluster.record).cgroup("control/scheduler"))
+        return {pid for pid in inside if Path(f"/proc/{pid}/comm").read_text().strip() == "kube-scheduler"}
+
+    [first] = scheduler()
+    os.kill(first, signal.SIGTERM)
+    until(lambda: bool(scheduler() - {first}), "another scheduler", 20)
 
 
 def leftovers(cluster: Cluster) -> list[str]:

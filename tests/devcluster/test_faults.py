@@ -145,6 +145,7 @@ def test_delay_works_or_says_that_the_kernel_cannot(
         faults.heal(fault)
 
 
+@pytest.mark.slow  # the control plane takes its time to notice
 def test_a_node_cut_wholly_turns_not_ready_while_a_client_on_it_reaches_its_server(
     embedded_cluster: EmbeddedCluster, faults: Faults, namespace: str
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_node_cut_wholly_turns_not_ready_while_a_client_on_it_reaches_its_serv
     assert _restarts(embedded_cluster, namespace, "inside") == 0
 
 
+@pytest.mark.slow  # the control plane takes its time to notice
 def test_a_stopped_node_loses_its_pods_processes_and_comes_back(
     embedded_cluster: EmbeddedCluster, faults: Faults, namespace: str
 ) -> None:

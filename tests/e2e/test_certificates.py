@@ -129,6 +129,7 @@ async def test_certificates_are_renewed_and_repaired_under_traffic_without_a_fai
     assert set(calls.shown[-64:-1]) <= {each["thumbprint"] for each in binding["deprecated"]}
 
 
+@pytest.mark.slow
 async def test_a_certificate_that_lives_a_minute_is_renewed_in_time(place: Place) -> None:
     place.apply("Valkey", "one", {**SPEC, "sidecar": {"mtls": {"validity": "1m"}}})
     place.is_ready("one")

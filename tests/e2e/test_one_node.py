@@ -50,6 +50,19 @@ def test_a_deleted_pod_stops_cleanly_and_comes_back_with_its_data(place: Place) 
     assert place.valkey(POD, "GET", "a") == "1"
 
 
+def test_a_pod_that_is_deleted_without_a_sidecar_stops_in_good_order(place: Place, faults: Faults) -> None:
+    place.apply("Valkey", "one", SPEC)
+    place.is_ready("one")
+    assert place.valkey("one-0-0", "SET", "k", "v") == "OK"
+    first = place.get("pod", "one-0-0")["metadata"]["uid"]
+    faults.kill_container(f"{place.namespace}/one-0-0", "sidecar")
+    place.kubectl("delete", "pod", "one-0-0", "--wait=false")
+    # Long before the end of its grace, at which it would be killed.
+    place.eventually(lambda: place.get("pod", "one-0-0")["metadata"]["uid"] != first, 45)
+    place.is_ready("one")
+    assert place.valkey("one-0-0", "GET", "k") == "v"
+
+
 def test_a_killed_server_loses_no_acknowledged_write_with_aof_always(place: Place, faults: Faults) -> None:
     place.apply("Valkey", "one", AOF_ALWAYS)
     place.is_ready("one")

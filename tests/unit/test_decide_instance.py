@@ -12,7 +12,6 @@ from valkey_operator.api.status import State
 from valkey_operator.decide.actions import (
     Follow,
     HandOver,
-    Loss,
     MakeNode,
     MoveService,
     NoteFailover,
@@ -24,12 +23,13 @@ from valkey_operator.decide.actions import (
     Why,
 )
 from valkey_operator.decide.instance import Plan, plan
-from valkey_operator.decide.succession import SILENT_LINK, loss
+from valkey_operator.decide.succession import SILENT_LINK, loss, record
 from valkey_operator.model.gate import Disk, Record
 from valkey_operator.model.instance import (
     LastFailover,
     LastWord,
     Lease,
+    Loss,
     NodeRecord,
     Said,
     SeenInstance,
@@ -244,6 +244,32 @@ class TestProofOfDeath:
         behind = node(B, replica(10, link_is_up=False))
         found = planned(three(b=behind, record=Record(2, B), last_failover=under_way))
         assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+
+    @pytest.mark.parametrize(
+        ("reason", "feared", "lost"),
+        [
+            (Why.SERVER_DIED, Loss(None, 1), Loss(is_unknown=True)),
+            (Why.SERVER_DIED, Loss(is_unknown=True), Loss(is_unknown=True)),
+            (Why.SERVER_DIED, Loss(0, 0), Loss(0, 0)),  # its last word was final
+            (Why.UNREACHABLE, Loss(None, 13), Loss(None, 13)),
+        ],
+        ids=["died", "died long ago", "died after it had stopped writing", "was only unseen"],
+    )
+    def test_the_office_handed_back_does_not_hide_what_was_lost(
+        self, reason: Why, feared: Loss, lost: Loss
+    ) -> None:
+        under_way = replace(change(2, A, B, reason, planned=False), loss=feared)
+        behind = node(B, replica(10, link_is_up=False))
+        found = planned(three(b=behind, record=Record(2, B), last_failover=under_way))
+        [action] = [each for each in found.actions if isinstance(each, RecordPrimary)]
+        assert action.loss == lost
+
+    def test_one_that_was_only_unseen_and_follows_its_follower_again_has_lost_nobody_knows_what(self) -> None:
+        under_way = replace(change(2, A, B, Why.UNREACHABLE, planned=False), loss=Loss(None, 13))
+        seen = three(record=Record(2, B), last_failover=under_way)
+        step = record(seen, seen.nodes[0], Why.SERVER_DIED, B, planned=False)
+        [action] = [each for each in step.actions if isinstance(each, RecordPrimary)]
+        assert (action.primary, action.loss) == (A, Loss(is_unknown=True))
 
     def test_when_it_is_in_office_everything_follows(self) -> None:
         under_way = change(2, A, B, Why.SERVER_DIED, planned=False)

@@ -25,8 +25,8 @@ from valkey_operator.decide.resharding import (
     Resharding,
     SlotAction,
 )
-from valkey_operator.model.cluster import SLOTS, ClusterNode, SeenCluster
-from valkey_operator.operator import cluster_view
+from valkey_operator.decide.slots import Load
+from valkey_operator.model.cluster import SLOTS, ClusterNode, ClusterView, SeenCluster
 from valkey_operator.sidecar import cluster_gate, mover
 
 FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
@@ -35,6 +35,12 @@ FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) r
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("c")  # short: a socket's path has a limit
+
+
+def load(said: contract.Server, view: ClusterView) -> Load:
+    """Of a shard, by its primary."""
+    used = said.memory.used_bytes
+    return Load(view.own.slots, used, said.memory.max_bytes, used if said.keys else 0)
 
 
 @dataclass
@@ -49,7 +55,7 @@ class Resharder:
         seen = await self.former.look()
         said = self.former.said
         loads = {
-            shard: cluster_view.load(said[primary.name])
+            shard: load(said[primary.name], primary.view)
             for shard in seen.shards
             if (primary := seen.primary_of(shard)) is not None and primary.view is not None
         }

@@ -97,6 +97,21 @@ def test_where_all_is_well_nothing_is_done_and_nobody_is_asked() -> None:
     assert [shard.ready for shard in found.report.shards] == [True] * 3
 
 
+def test_it_is_not_well_before_everybody_knows_what_is_asked_for() -> None:
+    seen = cluster()
+    nodes = tuple(replace(each, is_behind=each.name == name(1, 1)) for each in seen.nodes)
+    assert plan(replace(seen, nodes=nodes)).report.state == State.RECONCILING
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["of a primary", "of a replica"])
+def test_a_full_volume_is_told_and_nobody_is_replaced_for_it(index: int) -> None:
+    seen = cluster()
+    nodes = tuple(replace(each, volume_is_full=each.name == name(1, index)) for each in seen.nodes)
+    found = plan(replace(seen, nodes=nodes))
+    assert actions(found) == []
+    assert (found.report.state, found.report.reason) == (State.DEGRADED, Reason.DISK_FULL)
+
+
 def test_all_nodes_are_made_at_once_and_slots_wait_for_all_of_them() -> None:
     found = planned(SeenSharded("g", ClusterWish(3, 2)))
     assert actions(found) == [MakeNode(name(shard, index)) for shard in range(3) for index in range(2)]
@@ -171,6 +186,24 @@ class TestRoll:
         found = planned(with_node(seen, name(0, 0), node=replace(ahead.node, view=view)))
         assert not actions(found)
         assert found.waits[0].sentence == "g-1-1 has yet to learn of the last election"
+
+    def test_it_goes_on_while_nodes_get_to_know_each_other(self) -> None:
+        seen = replace(self.rolling(name(0, 1)), operation="RollingUpdate")
+        hurrying = seen.of(name(2, 1))
+        assert hurrying is not None
+        assert hurrying.node.view is not None
+        view = replace(hurrying.node.view, is_hurrying=True)
+        tidying = with_node(seen, name(2, 1), node=replace(hurrying.node, view=view))
+        found = planned(tidying)
+        assert [type(each).__name__ for each in actions(found)] == ["EndHurry"]
+        assert found.report.state == State.RECONCILING
+        assert planned(replace(tidying, operation="")).report.state == State.READY
+
+    def test_nothing_is_restarted_while_a_pod_is_about_to_end_and_still_ready(self) -> None:
+        pod = SeenPod("p", is_ready=True, is_being_deleted=True)
+        found = planned(with_node(self.rolling(name(0, 1), name(2, 1)), name(2, 1), pod=pod))
+        assert not actions(found)
+        assert guards(found) == {"only_pods_that_are_back_are_followed_by_others"}
 
     def test_nothing_is_restarted_while_a_pod_is_not_back(self) -> None:
         pod = SeenPod("p", is_ready=False, fault="it waits: ErrImage")
@@ -523,3 +556,39 @@ def test_members_of_another_deployment_are_forgotten_by_all_at_once() -> None:
     found = planned(replace(seen, nodes=nodes))
     assert actions(found) == [Forget(each.name, ("x",), though_they_own_slots=True) for each in nodes]
     assert "other-0-0.ns.svc" in found.report.message
+
+
+class TestWeights:
+    """Of slots: which of them go is decided by what is in them."""
+
+    def scaled(self, **more: Any) -> SeenSharded:
+        seen = cluster(shards=4, wish=ClusterWish(4, 2), **more)
+        counted = (replace(each.node, keys=10 * (each.node.shard < 3)) for each in seen.nodes)
+        nodes = (
+            replace(each, node=node, used_bytes=1 << 20)
+            for each, node in zip(seen.nodes, counted, strict=True)
+        )
+        return replace(seen, nodes=tuple(nodes))
+
+    def moved(self, seen: SeenSharded, source: str) -> frozenset[int]:
+        found = [each for each in actions(planned(seen)) if isinstance(each, MigrateSlots)]
+        return frozenset().union(*(each.slots for each in found if each.node == source))
+
+    def test_keys_are_counted_before_slots_move_and_not_while_somebody_is_away(self) -> None:
+        assert self.scaled().is_to_be_counted
+        assert not self.scaled(slot_keys={}).is_to_be_counted
+        assert not cluster().is_to_be_counted
+        for seen in (self.scaled(), cluster()):
+            nodes = (each.unheard() if each.name == name(0, 0) else each for each in seen.nodes)
+            assert not replace(seen, nodes=tuple(nodes)).is_to_be_counted
+
+    def test_those_go_that_bring_the_bytes_closest_to_even(self) -> None:
+        heavy = dict.fromkeys(range(2500, 2564), 100)
+        keys = {slot: heavy.get(slot, 0) for slot in range(5462)}
+        assert not self.moved(self.scaled(), name(0, 0)) & heavy.keys()
+        assert len(self.moved(self.scaled(slot_keys=keys), name(0, 0)) & heavy.keys()) > 8
+
+    def test_a_shard_that_was_not_counted_whole_goes_by_the_number_of_slots(self) -> None:
+        for keys in (dict.fromkeys(range(2500, 2564), 100), dict.fromkeys(range(5462), 0)):
+            counted = self.moved(self.scaled(slot_keys=keys), name(0, 0))
+            assert counted == self.moved(self.scaled(), name(0, 0))

@@ -8,13 +8,16 @@ from typing import Any
 
 from tests.unit.test_decide_sharded import cluster, name
 from valkey_operator.api.deployments import ValkeyClusterStatus
+from valkey_operator.api.reasons import Reason
 from valkey_operator.api.requests import SWITCHOVER
 from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.sharded import Plan, plan
+from valkey_operator.decide.support import Refusal
 from valkey_operator.kube.objects import ManagedMetadata
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import ClusterWish
 from valkey_operator.operator.cluster_status import status
+from valkey_operator.operator.instance_report import refused_status
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
 
@@ -77,3 +80,18 @@ def test_a_shard_says_in_which_zone_its_primary_is() -> None:
     zones = {name(0, 0): "north", name(0, 1): "south", name(1, 1): "south"}
     shards = status(item(), DEPLOYMENT, plan(cluster()), [], NOW, zones=zones)["shards"]
     assert [each.get("zone") for each in shards] == ["north", None, None]
+
+
+def test_a_refused_wish_is_told_and_nothing_that_is_known_is_forgotten() -> None:
+    seen = item(formed=True)
+    known = shown(seen, plan(cluster()))
+    after = refused_status(seen, known, Refusal(Reason.INVALID_SPEC, "no such thing"), NOW)
+    ValkeyClusterStatus.model_validate(after)
+    assert (after["state"], after["reason"], after["message"]) == ("Failed", "InvalidSpec", "no such thing")
+    told = {each["type"]: (each["status"], each["message"]) for each in after["conditions"]}
+    assert told["Ready"] == ("False", "no such thing")
+    assert told["Degraded"] == ("True", "no such thing")
+    assert set(told) >= {each["type"] for each in known["conditions"]}
+    same = set(known) - {"state", "reason", "message", "conditions"}
+    assert {"formed", "shards", "readyShards"} <= same
+    assert {name: after[name] for name in same} == {name: known[name] for name in same}

@@ -75,7 +75,7 @@ async def slot_keys(node: Node) -> list[int]:
     port = node.settings.sidecars[node.name]
     async with opened(HOST, OPERATORS, SCOPE.node(node.name), port) as connection:
         seen = await answered(NodeStub(connection).Observe(asked), 10)
-    assert cluster_view.load(seen.server).slot_bytes.keys() == set(range(8192, 16384))
+    assert cluster_view.slot_keys(seen.server).keys() == set(range(8192, 16384))
     return list(seen.server.cluster.slot_keys)
 
 

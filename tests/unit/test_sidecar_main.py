@@ -23,7 +23,7 @@ from tests.sidecar_program import CONFIG, PASSWORD, UID, USERS, prepare, setting
 from tests.unit.test_contract_mtls_reload import mount
 from valkey_operator.contract.mtls import thumbprints
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.render.scripts import ENTRY_POINT
+from valkey_operator.render.scripts import ENTRY_POINT, HOOK
 from valkey_operator.render.users import SIDECAR
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
@@ -162,3 +162,45 @@ async def test_a_server_that_cannot_start_is_tried_less_and_less_often(
     first, second = (later - earlier for earlier, later in itertools.pairwise(times))
     assert second > first > 400
     assert "ended" in leader.heard[-1].not_ready
+
+
+class TestHook:
+    """The preStop hook of the server's container."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        for name in ("handover", "handed-over"):
+            os.mkfifo(tmp_path / name)
+        return tmp_path
+
+    @asynccontextmanager
+    async def asking(self, run: Path, sidecar: int) -> AsyncIterator[Process]:
+        (run / "sidecar").write_text(f"{sidecar}\n")
+        hook = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", HOOK.replace("/run/valkey", str(run)), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            yield hook
+        finally:
+            if hook.returncode is None:
+                hook.kill()
+            await hook.wait()
+
+    async def test_it_waits_for_the_answer_of_a_sidecar_that_lives(self, run: Path) -> None:
+        async with self.asking(run, os.getpid()) as hook:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(hook.wait(), 6)
+            assert (run / "stopping").read_text() == "yes\n"
+            answer = os.open(run / "handed-over", os.O_RDWR)
+            os.write(answer, f"0\n{hook.pid}\n".encode())
+            # Nothing it has started keeps its output open, for which a kubelet would wait.
+            assert hook.stdout is not None
+            assert await asyncio.wait_for(hook.stdout.read(), 0.9) == b""
+            assert await asyncio.wait_for(hook.wait(), 5) == 0
+            os.close(answer)
+
+    async def test_without_a_sidecar_it_does_not_wait_until_the_server_is_killed(self, run: Path) -> None:
+        ended = await asyncio.create_subprocess_exec("true")
+        await ended.wait()
+        async with self.asking(run, ended.pid) as hook:
+            assert await asyncio.wait_for(hook.wait(), 20) == 0

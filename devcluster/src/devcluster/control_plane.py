@@ -105,13 +105,18 @@ def _controller_manager(record: Record, binaries: Binaries) -> Component:
         bind_address="127.0.0.1",
     )
     command = (binaries["kube-controller-manager"], *_kubeconfigs(record, "controller-manager"), *flags)
-    return Component("control/controller-manager", command)
+    return Component("control/controller-manager", _again_and_again(*command))
 
 
 def _scheduler(record: Record, binaries: Binaries) -> Component:
     flags = _flags(leader_elect="false", bind_address="127.0.0.1")
     command = (binaries["kube-scheduler"], *_kubeconfigs(record, "scheduler"), *flags)
-    return Component("control/scheduler", command)
+    return Component("control/scheduler", _again_and_again(*command))
+
+
+def _again_and_again(*command: str) -> tuple[str, ...]:
+    """As a kubelet would: the scheduler ends by itself when an API server that came back has confused it."""
+    return ("sh", "-c", 'while :; do "$@"; sleep 1; done', "sh", *command)
 
 
 def _dns(record: Record, binaries: Binaries) -> Component:

@@ -7,7 +7,7 @@ from enum import unique
 
 from valkey_operator.api.guards import Guard
 from valkey_operator.api.reasons import Word
-from valkey_operator.model.instance import NodeRecord
+from valkey_operator.model.instance import NOTHING_LOST, Loss, NodeRecord
 
 
 @unique
@@ -28,18 +28,6 @@ class Why(Word):
     SCALING = "Scaling", "the former primary is one of the nodes that are to go"
     SWITCHOVER = "Switchover", "a person asked for it"
     ROLLING_UPDATE = "RollingUpdate", "the former primary is to be restarted"
-
-
-@dataclass(frozen=True)
-class Loss:
-    """How much a change can have lost at most; None is not known."""
-
-    bytes: int | None = None
-    seconds: int | None = None
-    is_unknown: bool = False
-
-
-NOTHING_LOST = Loss(0, 0)
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,14 @@ def _health(
     ]
     if owned < SLOTS or any(each is None or each.node.view is None for each in primaries):
         return State.DEGRADED, Reason.SLOTS_WITHOUT_PRIMARY
-    if step.doing is not None:
+    if any(each is not None and each.volume_is_full for each in primaries):
+        return State.DEGRADED, Reason.DISK_FULL
+    if step.doing is not None or any(each.is_behind for each in seen.nodes):
         return State.RECONCILING, Reason.IN_OPERATION
     if step.waits or not all(shard.ready for shard in shards) or len(shards) != seen.wish.shards:
         return State.DEGRADED, Reason.SHARDS_INCOMPLETE
+    if any(each.volume_is_full for each in seen.nodes):
+        return State.DEGRADED, Reason.DISK_FULL
     return State.READY, Reason.CLUSTER_HEALTHY
 
 

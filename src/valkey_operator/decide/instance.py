@@ -77,7 +77,7 @@ def _step(seen: SeenInstance, now: datetime) -> Step:
 
 def _beside_an_empty_office(seen: SeenInstance, first: Step) -> Step:
     """Nodes are made and mended, and what never ran may go; nothing that may hold data is touched."""
-    if not seen.record.epoch or office.change(seen) is not None:
+    if not seen.record.epoch or seen.change() is not None:
         return Step()
     if first.actions:
         return Step()
@@ -92,7 +92,7 @@ def _beside_an_empty_office(seen: SeenInstance, first: Step) -> Step:
 def _in_good_order(seen: SeenInstance, primary: SeenNode, first: Step, now: datetime) -> Step:
     """Whoever has to follow does so first; then one operation at a time, in this order of weight."""
     if first.actions:
-        return members.make(seen) if office.change(seen) is None else Step()
+        return members.make(seen) if seen.change() is None else Step()
     found = lease.promotable(seen, primary) + members.make(seen)
     request = handover.wanted(seen, primary)
     if request is not None:

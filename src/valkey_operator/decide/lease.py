@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from valkey_operator.decide import handover, members, roll, sight
 from valkey_operator.decide.actions import SetPromotable, Step
-from valkey_operator.decide.office import change
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
 
@@ -40,7 +39,7 @@ def answer(seen: SeenInstance, request: Request) -> Grant | str:
         return f"epoch {request.epoch} is not {record.epoch}, in which {record.primary} is primary"
     if node is None or node.pod is None or node.pod.uid != request.pod_uid:
         return f"this is not the pod of {request.node}"
-    if change(seen) is not None or record.primary in seen.promotable:
+    if seen.change() is not None or record.primary in seen.promotable:
         return f"{record.primary} was not seen in office yet"
     return Grant(record.epoch, named(seen))
 
@@ -53,7 +52,7 @@ def named(seen: SeenInstance) -> tuple[str, ...]:
 def promotable(seen: SeenInstance, primary: SeenNode) -> Step:
     """Only while the primary is seen in office: a cut network makes nobody unfit."""
     known, epoch = set(seen.promotable), seen.record.epoch
-    if not sight.is_in_office(primary) or change(seen) is not None or primary.name in known:
+    if not sight.is_in_office(primary) or seen.change() is not None or primary.name in known:
         return Step()
     if primary.said is None or primary.said.record.epoch != epoch:
         return Step()

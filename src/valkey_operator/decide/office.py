@@ -22,7 +22,7 @@ from valkey_operator.decide.actions import (
     wait,
 )
 from valkey_operator.model.gate import Record
-from valkey_operator.model.instance import LastFailover, SeenInstance, SeenNode
+from valkey_operator.model.instance import SeenInstance, SeenNode
 
 # A handover that did not come about in this time is given up, and the one in office stays.
 PATIENCE = timedelta(seconds=30)
@@ -48,15 +48,9 @@ def plan(seen: SeenInstance, now: datetime) -> Step:
     return _nobody_in_office(seen, primary, rival)
 
 
-def change(seen: SeenInstance) -> LastFailover | None:
-    """The change of the primary that is recorded and not done."""
-    last = seen.last_failover
-    return last if last is not None and last.epoch == seen.record.epoch and not last.is_done else None
-
-
 def is_planned(seen: SeenInstance) -> bool:
     """Then the recorded one takes office only after the former has left it, or was seen dead."""
-    under_way = change(seen)
+    under_way = seen.change()
     return under_way is not None and under_way.is_planned
 
 
@@ -79,7 +73,7 @@ def _rival(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:
 
     Any other that calls itself primary has no claim: what was written since is not in it.
     """
-    under_way = change(seen)
+    under_way = seen.change()
     for node in sight.others(seen, primary.name):
         is_former = under_way is not None and under_way.former == node.name
         if sight.is_in_office(node) and (is_former or sight.is_caught_up(primary, node)):
@@ -97,7 +91,7 @@ def _in_office(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
     found += _note(seen, primary) + _follow(seen, primary)
     if primary.name in seen.promotable:  # those the one before it counted on
         found += Step((SetPromotable(()),))
-    under_way = change(seen)
+    under_way = seen.change()
     if under_way is not None:
         pause = max(0, int((now - under_way.at).total_seconds() * 1000))
         found += Step((NoteFailover(under_way.epoch, pause),))
@@ -139,7 +133,7 @@ def _would_be_emptied(node: SeenNode, primary: SeenNode) -> str:
 
 def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode, now: datetime) -> Step:
     """Somebody else is in office: it hands over, or is recorded where the recorded one cannot take over."""
-    under_way = change(seen)
+    under_way = seen.change()
     has_time = under_way is None or now - under_way.at < PATIENCE
     if sight.is_caught_up(primary, rival) and has_time:
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
@@ -156,9 +150,9 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
 
 
 def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | None) -> Step:
-    if primary.said is None and rival is not None and change(seen) is not None:
+    if primary.said is None and rival is not None and seen.change() is not None:
         return wait(f"{primary.name} may have taken office, and must be seen before {rival.name} goes on")
-    if change(seen) is not None:
+    if seen.change() is not None:
         return _taking_office(seen, primary)
     if not sight.is_able(primary):
         return _lost(seen, primary)
@@ -177,7 +171,7 @@ def _lost(seen: SeenInstance, primary: SeenNode) -> Step:
 
 def _taking_office(seen: SeenInstance, primary: SeenNode) -> Step:
     """Recorded, and not in office yet; nobody else is seen there."""
-    under_way = change(seen)
+    under_way = seen.change()
     former = seen.node(under_way.former) if under_way is not None and under_way.former else None
     if former is primary:
         former = None
@@ -233,5 +227,5 @@ def _cannot_take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode 
 
 
 def _kind(seen: SeenInstance) -> str:
-    under_way = change(seen)
+    under_way = seen.change()
     return under_way.reason if under_way is not None else str(Why.SWITCHOVER)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from valkey_operator.decide import resharding
 from valkey_operator.decide.actions import Doing, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep
 from valkey_operator.decide.resharding import Resharding
 from valkey_operator.decide.slots import Load, size_text
-from valkey_operator.model.sharded import Progress, SeenSharded, ShardNode
+from valkey_operator.model.sharded import Progress, SeenSharded
 
 SCALING = "Scaling"
 LOOK_AGAIN = 0.1
@@ -19,7 +21,7 @@ HELD_BACK = 10.0
 
 def plan(seen: SeenSharded) -> ClusterStep:
     wished = range(seen.wish.shards)
-    loads = {shard: _load(seen.primary_of(shard)) for shard in {*seen.cluster.shards, *wished}}
+    loads = {shard: _load(seen, shard) for shard in {*seen.cluster.shards, *wished}}
     versions = {each.name: each.major_version for each in seen.nodes}
     found = resharding.plan(seen.cluster, wished, loads, versions, seen.wish.is_stopped)
     if found.is_done:
@@ -52,8 +54,26 @@ def _step(found: Resharding) -> str:
     return f"{left}; now {moving[0]}" if moving else left
 
 
-def _load(owner: ShardNode | None) -> Load:
+def _load(seen: SeenSharded, shard: int) -> Load:
+    owner = seen.primary_of(shard)
     view = owner.node.view if owner is not None else None
     if owner is None or view is None:
         return Load()
-    return Load(view.own.slots, owner.used_bytes, owner.max_bytes, owner.used_bytes)
+    # A server's own needs are counted as data where there is any: too much rather than too little.
+    data = owner.used_bytes if owner.node.keys else 0
+    return Load(
+        view.own.slots,
+        owner.used_bytes,
+        owner.max_bytes,
+        data,
+        _weights(seen.slot_keys or {}, view.own.slots, data),
+    )
+
+
+def _weights(keys: Mapping[int, int], slots: frozenset[int], data: int) -> dict[int, int]:
+    """Each its share of what is there now, by the keys it had; nothing where some of them were not counted."""
+    counted = {slot: keys[slot] for slot in slots & keys.keys()}
+    total = sum(counted.values())
+    if not total or len(counted) < len(slots):
+        return {}
+    return {slot: data * count // total for slot, count in counted.items()}

@@ -10,6 +10,7 @@ from valkey_operator.api.guards import Guard
 from valkey_operator.decide import shard_failover, sidecars
 from valkey_operator.decide.actions import Doing, Refusal
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, ReplaceSidecar, RestartPod
+from valkey_operator.decide.reporting import is_ready
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 ROLLING = "RollingUpdate"
@@ -77,7 +78,8 @@ def _why_not(seen: SeenSharded) -> Refusal | None:
         )
     if not seen.wish.window_is_open and seen.operation != ROLLING:
         return Refusal("restart pods", Guard.A_ROLL_BEGINS_IN_ITS_WINDOW, "update.window is closed now")
-    away = sorted(each.name for each in seen.nodes if each.pod is None or not each.pod.is_ready)
+    # One that is told to end stays ready for a moment: the next one would be chosen as if it were there.
+    away = sorted(each.name for each in seen.nodes if not is_ready(each.pod))
     if away:
         faults = [each.pod.fault for each in seen.nodes if each.pod is not None and each.pod.fault]
         why = f"{', '.join(away)} must be back first" + (f": {faults[0]}" if faults else "")

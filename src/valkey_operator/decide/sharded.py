@@ -84,9 +84,13 @@ def _step(seen: SeenSharded) -> ClusterStep:
 
 def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
     """What was begun goes on while its nodes come back or get to know each other."""
-    if step.doing is not None or seen.operation not in (SCALING, shard_roll.ROLLING) or not step.waits:
+    if step.doing is not None or seen.operation not in (SCALING, shard_roll.ROLLING):
         return step
-    return replace(step, doing=Doing(seen.operation, step.waits[0].sentence))
+    is_half_rolled = seen.operation == shard_roll.ROLLING and any(each.needs_restart for each in seen.nodes)
+    if not step.waits and not is_half_rolled:
+        return step
+    said = step.waits[0].sentence if step.waits else "the nodes get to know each other"
+    return replace(step, doing=Doing(seen.operation, said))
 
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:

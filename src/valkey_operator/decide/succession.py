@@ -12,9 +12,7 @@ from math import ceil
 from valkey_operator.api.guards import Guard, named
 from valkey_operator.decide import sight
 from valkey_operator.decide.actions import (
-    NOTHING_LOST,
     Doing,
-    Loss,
     MoveService,
     NotePrimary,
     OpenGate,
@@ -25,7 +23,7 @@ from valkey_operator.decide.actions import (
     Why,
     wait,
 )
-from valkey_operator.model.instance import SeenInstance, SeenNode
+from valkey_operator.model.instance import NOTHING_LOST, Loss, SeenInstance, SeenNode
 
 # A grant is six seconds of writing, the word of all replicas is four: each with room for a fence that is late.
 FENCED_AFTER_GRANT = 9.0
@@ -53,11 +51,23 @@ def record(
 ) -> Step:
     """A new epoch for `to`. Those the former primary counts on stay known until the new one is in office."""
     lost = NOTHING_LOST if planned else loss(seen.node(former), to, writes_on=reason == Why.UNREACHABLE)
+    lost = _with_what_was_lost_before(seen, to, lost)
     known = seen.promotable if counted_on is None else counted_on
     kept = known if to.name in known else ()
     action = RecordPrimary(seen.record.epoch + 1, to.name, reason, planned, former, kept, lost)
     kind = str(reason) if planned else FAILOVER
     return Step((action,), doing=Doing(kind, f"{to.name} is to be primary"), is_exclusive=True)
+
+
+def _with_what_was_lost_before(seen: SeenInstance, to: SeenNode, lost: Loss) -> Loss:
+    """By a change that did not come about. A server that died has come back with less than it had, or another one is
+    recorded now: nobody knows how much. One that was only out of sight has lost no more than was feared."""
+    before = seen.change()
+    if before is None or before.loss == NOTHING_LOST:
+        return lost
+    keeps_the_office = lost == NOTHING_LOST and to.name == before.former
+    was_only_unseen = keeps_the_office and before.reason == Why.UNREACHABLE
+    return before.loss if was_only_unseen else Loss(is_unknown=True)
 
 
 def loss(former: SeenNode | None, to: SeenNode, *, writes_on: bool) -> Loss:

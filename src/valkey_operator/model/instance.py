@@ -153,6 +153,18 @@ class SeenNode:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """How much a change can have lost at most; None is not known."""
+
+    bytes: int | None = None
+    seconds: int | None = None
+    is_unknown: bool = False
+
+
+NOTHING_LOST = Loss(0, 0)
+
+
+@dataclass(frozen=True)
 class LastFailover:
     """The last change of the primary, as the status holds it; done when the new primary was seen in office."""
 
@@ -163,6 +175,7 @@ class LastFailover:
     reason: str
     at: datetime
     is_done: bool = False
+    loss: Loss = NOTHING_LOST
 
 
 @dataclass(frozen=True)
@@ -199,6 +212,11 @@ class SeenInstance:
 
     def node(self, name: str) -> SeenNode | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+    def change(self) -> LastFailover | None:
+        """The change of the primary that is recorded and not done."""
+        last = self.last_failover
+        return last if last is not None and last.epoch == self.record.epoch and not last.is_done else None
 
     def remembered(self, limit: float, *, but: str = "") -> SeenInstance:
         """What was said longer ago than this was not said, nor was anything by the one that is named."""

@@ -59,6 +59,7 @@ class ShardNode:
     # How far its server was when it was last heard; None when it never was.
     last_up: LastWord | None = None
     disk: Disk = field(default_factory=Disk)
+    volume_is_full: bool = False
     offset: int = 0
     # Of a replica: for how long its link to its primary is down; and whether it was up since its server started, where
     # that is known.
@@ -73,6 +74,8 @@ class ShardNode:
     # It was asked during this look, and answered or did not; None when it was not asked.
     answered: bool | None = None
     needs_restart: str = ""
+    # What is told of it is of an older spec, or of the pod before: nobody knows yet what this one needs.
+    is_behind: bool = False
     # Where its pod runs, or ran.
     machine: str = ""
 
@@ -102,6 +105,20 @@ class SeenSharded:
     gone: Mapping[str, str] = field(default_factory=dict)
     # The primary of each shard, as it was last known.
     primaries: Mapping[int, str] = field(default_factory=dict)
+    # How many keys are in each slot, as far as they were counted; None: nobody was asked.
+    slot_keys: Mapping[int, int] | None = None
+
+    @property
+    def is_to_be_counted(self) -> bool:
+        """Slots are about to leave a shard, or to come to a new one: what is in them decides which."""
+        if self.slot_keys is not None or not self.is_formed or not self.wish.replicas:
+            return False
+        wished = range(self.wish.shards)
+        primaries = {shard: self.cluster.primary_of(shard) for shard in {*self.cluster.shards, *wished}}
+        views = {shard: node.view if node is not None else None for shard, node in primaries.items()}
+        if any(view is None for view in views.values()):
+            return False  # somebody is away, and nothing moves
+        return {shard for shard, view in views.items() if view and view.own.slots} != set(wished)
 
     @cached_property
     def cluster(self) -> SeenCluster:

@@ -27,7 +27,9 @@ AT_ONCE = 64
 class Caller(Protocol):
     """Who can ask sidecars and order them."""
 
-    async def observe(self, node: Custom, pod: Pod, limit: float = OBSERVE_LIMIT) -> contract.Observation: ...
+    async def observe(
+        self, node: Custom, pod: Pod, limit: float = OBSERVE_LIMIT, *, slot_keys: bool = False
+    ) -> contract.Observation: ...
 
     async def act(self, node: Custom, pod: Pod, order: contract.Order) -> contract.Outcome: ...
 
@@ -43,9 +45,11 @@ class Sidecars:
         self._port = port
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def observe(self, node: Custom, pod: Pod, limit: float = OBSERVE_LIMIT) -> contract.Observation:
-        """What the sidecar of this very pod sees."""
-        request = contract.ObserveRequest(pod_uid=pod.metadata.uid, fresh=True)
+    async def observe(
+        self, node: Custom, pod: Pod, limit: float = OBSERVE_LIMIT, *, slot_keys: bool = False
+    ) -> contract.Observation:
+        """What the sidecar of this very pod sees; with `slot_keys` also how many keys are in each slot."""
+        request = contract.ObserveRequest(pod_uid=pod.metadata.uid, fresh=True, slot_keys=slot_keys)
         async with self._calling(node, pod) as stub:
             seen: contract.Observation = await answered(stub.Observe(request), limit)
         return seen

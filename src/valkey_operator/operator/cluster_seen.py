@@ -36,6 +36,8 @@ class ClusterSight:
     def __init__(self, world: World, memory: Memory, sight: Sight) -> None:
         self._world, self._memory, self._sight = world, memory, sight
         self._primaries: dict[Key, dict[int, str]] = {}
+        # In each slot, by deployment, while they are being moved.
+        self._keys: dict[Key, dict[int, int]] = {}
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -71,13 +73,21 @@ class ClusterSight:
             _progress(item),
             gone=dict(self._gone(item.key)),
             primaries=self._known_primaries(item),
+            slot_keys=self._keys.get(item.key),
         )
 
     def note_primary(self, key: Key, shard: int, node: str) -> None:
         self._primaries.setdefault(key, {})[shard] = node
 
+    def note_keys(self, key: Key, said: contract.Server) -> None:
+        self._keys.setdefault(key, {}).update(cluster_view.slot_keys(said))
+
+    def forget_keys(self, key: Key) -> None:
+        self._keys.pop(key, None)
+
     def forget(self, key: Key) -> None:
         self._primaries.pop(key, None)
+        self.forget_keys(key)
 
     def _known_primaries(self, item: Custom) -> dict[int, str]:
         """What this process knows is newer than what was told last."""
@@ -121,7 +131,8 @@ class ClusterSight:
         if heard is not None and (pod is None or heard.observation.pod_uid != pod.metadata.uid):
             heard = None
         seen = heard.observation if heard is not None else contract.Observation()
-        is_told = node.status.get("observedGeneration") == node.metadata.generation
+        is_same_pod = pod is None or node.status.get("podUID") == pod.metadata.uid
+        is_behind = node.status.get("observedGeneration") != node.metadata.generation or not is_same_pod
         server, has_volume = seen.server, self._sight.has_volume(node)
         found = cluster_view.node(
             name, *place_of(name), server, known.node_id or node.status.get("nodeId", "")
@@ -141,6 +152,7 @@ class ClusterSight:
             is_alone=_is_alone(seen, has_volume=has_volume),
             last_up=last_word(known, now),
             disk=disk_of(seen.disk),
+            volume_is_full=seen.disk.is_full,
             offset=server.replication.offset,
             unlinked_for=0.0 if known.link_lost_at is None else now - known.link_lost_at,
             was_linked=known.was_linked,
@@ -149,7 +161,8 @@ class ClusterSight:
             used_bytes=server.memory.used_bytes,
             max_bytes=server.memory.max_bytes,
             answered=answered.get(name),
-            needs_restart=node.status.get("needsRestartReason", "") if is_told else "",
+            needs_restart="" if is_behind else node.status.get("needsRestartReason", ""),
+            is_behind=is_behind,
             machine=known.machine,
         )  # fmt: skip
 

@@ -15,7 +15,12 @@ from valkey_operator.model.cluster import SLOTS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
 from valkey_operator.operator.cluster_seen import allowed, used
-from valkey_operator.operator.instance_report import next_shown, operation_shown, refused_switchover
+from valkey_operator.operator.instance_report import (
+    next_shown,
+    operation_shown,
+    refused_switchover,
+    with_all,
+)
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
 from valkey_operator.render import exporter, marks
@@ -40,14 +45,15 @@ def status(
     """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known;
     `zones`: by node."""
     report, generation = found.report, item.metadata.generation
+    message = "; ".join(dict.fromkeys([report.message, *said]))
     told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
     after: dict[str, Any] = {
         **{name: item.status[name] for name in RECORDS if name in item.status},
         "state": report.state,
         "reason": report.reason,
-        "message": "; ".join(dict.fromkeys([report.message, *said]))[:LONGEST],
+        "message": message[:LONGEST],
         "observedGeneration": generation,
-        "conditions": conditions(item.status, report.conditions, generation, now),
+        "conditions": conditions(item.status, with_all(report, message), generation, now),
         "selector": f"{marks.CLUSTER}={deployment.name}",
         "totalShards": len(report.shards),
         "readyShards": sum(shard.ready for shard in report.shards),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.decide.slots import Load
 from valkey_operator.model.cluster import (
     ClusterNode,
     ClusterView,
@@ -40,20 +39,10 @@ def node(name: str, shard: int, index: int, said: contract.Server | None, known_
     )
 
 
-def load(said: contract.Server) -> Load:
-    """Of a shard, by its primary. The server's own needs are counted as data: too much rather than too little."""
+def slot_keys(said: contract.Server) -> dict[int, int]:
+    """Of a primary that has counted the keys of its slots."""
     slots = next((_ranges(each.slots) for each in said.cluster.nodes if each.id == said.cluster.node_id), ())
-    keys = list(said.cluster.slot_keys)
-    owned = sorted(as_slots(slots))
-    per_key = said.memory.used_bytes // said.keys if said.keys else 0
-    sizes = {slot: count * per_key for slot, count in zip(owned, keys, strict=True)} if keys else {}
-    return Load(
-        frozenset(owned),
-        used_bytes=said.memory.used_bytes,
-        max_bytes=said.memory.max_bytes,
-        data_bytes=said.memory.used_bytes if said.keys else 0,
-        slot_bytes=sizes,
-    )
+    return dict(zip(sorted(as_slots(slots)), said.cluster.slot_keys, strict=False))
 
 
 def view(said: contract.ClusterView) -> ClusterView:

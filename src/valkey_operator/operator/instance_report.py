@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
 from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.actions import Refusal as Held
+from valkey_operator.decide.cluster_report import ClusterReport
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.instance import Plan
 from valkey_operator.decide.report import Report
@@ -28,20 +29,22 @@ RECORDS = ("primary", "primaryEpoch", "promotable", "lastFailover", "lastSwitcho
 SWITCHOVER = "switchover"
 
 
-def refused_status(item: Custom, refused: Refusal, now: datetime) -> dict[str, Any]:
-    """Nothing was changed, and this is why; what was recorded stays."""
+def refused_status(item: Custom, known: Mapping[str, Any], refused: Refusal, now: datetime) -> dict[str, Any]:
+    """Nothing was changed, and this is why; what is known beside that stays."""
     generation, message = item.metadata.generation, refused.message[:LONGEST]
     said = [
         Condition(ConditionType.READY, False, refused.reason, message),
         Condition(ConditionType.DEGRADED, True, refused.reason, message),
     ]
+    types = {str(each.type) for each in said}
+    others = [each for each in known.get("conditions") or () if each["type"] not in types]
     return {
-        **_records(item),
+        **known,
         "state": State.FAILED,
         "reason": refused.reason,
         "message": message,
         "observedGeneration": generation,
-        "conditions": conditions(item.status, said, generation, now),
+        "conditions": conditions(item.status, said, generation, now) + others,
     }
 
 
@@ -52,12 +55,12 @@ def status(
     report, generation = found.report, item.metadata.generation
     message = "; ".join(dict.fromkeys([report.message, *said]))
     after: dict[str, Any] = {
-        **_records(item),
+        **{name: item.status[name] for name in RECORDS if name in item.status},
         "state": report.state,
         "reason": report.reason,
         "message": message[:LONGEST],
         "observedGeneration": generation,
-        "conditions": conditions(item.status, _with_all(report, message), generation, now),
+        "conditions": conditions(item.status, with_all(report, message), generation, now),
         "selector": f"{marks.CLUSTER}={deployment.name}",
         "totalReplicas": report.total,
         "readyReplicas": report.ready,
@@ -72,16 +75,12 @@ def status(
     return after | ({"lastSwitchover": answer} if answer else {})
 
 
-def _with_all(report: Report, message: str) -> list[Condition]:
+def with_all(report: Report | ClusterReport, message: str) -> list[Condition]:
     """Those that repeat the message say all of it."""
     return [
         replace(each, message=message) if each.message == report.message else each
         for each in report.conditions
     ]
-
-
-def _records(item: Custom) -> dict[str, Any]:
-    return {name: item.status[name] for name in RECORDS if name in item.status}
 
 
 def operation_shown(item: Custom, doing: Doing, now: datetime) -> dict[str, Any]:

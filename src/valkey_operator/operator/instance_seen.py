@@ -17,6 +17,7 @@ from valkey_operator.model.instance import (
     LastFailover,
     LastWord,
     Lease,
+    Loss,
     NodeRecord,
     Said,
     SeenInstance,
@@ -171,8 +172,12 @@ def _last_failover(status: Mapping[str, Any]) -> LastFailover | None:
         return None
     return LastFailover(
         last["epoch"], last["from"], last["to"], last["planned"], last["reason"], read(last["at"]),
-        "writePauseMs" in last,
+        "writePauseMs" in last, _loss(last.get("lossBound") or {}),
     )  # fmt: skip
+
+
+def _loss(bound: Mapping[str, Any]) -> Loss:
+    return Loss(bound.get("bytes"), bound.get("seconds"), bound.get("isUnknown", False))
 
 
 def _spec(node: Custom) -> NodeRecord:

@@ -13,7 +13,7 @@ from valkey_operator.decide import actions as do
 from valkey_operator.decide.members import wanted_nodes
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.instance import NodeRecord, SeenInstance
+from valkey_operator.model.instance import Loss, NodeRecord, SeenInstance
 from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.instance_seen import Sight, switchover_request
@@ -154,7 +154,7 @@ def _order(action: do.Action) -> tuple[str, contract.Order]:
     raise AssertionError(f"{action} is no order")
 
 
-def _loss(loss: do.Loss) -> dict[str, Any]:
+def _loss(loss: Loss) -> dict[str, Any]:
     known = {"bytes": loss.bytes, "seconds": loss.seconds}
     shown: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
     return {**shown, "isUnknown": True} if loss.is_unknown else shown

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import Any
 
-from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
 from valkey_operator.decide.succession import impatience
+from valkey_operator.decide.support import Refusal
 from valkey_operator.kube import errors
-from valkey_operator.kube.controller import Again, Controller, itself, label
+from valkey_operator.kube.controller import label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.instance import Lease, SeenInstance
-from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
 from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
-from valkey_operator.operator.calm import Calm
-from valkey_operator.operator.instance_report import refused_status, status
+from valkey_operator.operator.care import RESYNC, Care
+from valkey_operator.operator.instance_report import status
 from valkey_operator.operator.instance_seen import Sight
-from valkey_operator.operator.instance_steps import Steps, label_roles
+from valkey_operator.operator.instance_steps import Steps
 from valkey_operator.operator.leases import Leases
-from valkey_operator.operator.making import Making, noting
+from valkey_operator.operator.making import noting
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.seen import Custom, Pod
@@ -31,35 +29,26 @@ from valkey_operator.operator.world import World
 from valkey_operator.render import marks, service
 from valkey_operator.render.node import valkey_node
 
-RESYNC = 600.0
 SOON = 1.0
 log = logging.getLogger(__name__)
 
 
-class ValkeyController:
+class ValkeyController(Care):
     """Keyed by Valkey."""
 
     def __init__(self, world: World, sidecars: Caller) -> None:
-        self._world, self._sidecars = world, sidecars
+        self._sidecars = sidecars
         self.memory = Memory(self._primary_of)
         self.sight = self._sight = Sight(world, self.memory)
+        super().__init__(world, "valkey", "Valkey", world.caches.valkeys, self._sight)
         self.leases = Leases(self._known, self.memory.now, world.leads_for)
         self._steps = Steps(world, sidecars, self._sight, self.leases)
-        self._making, self._calm, self._accepted = Making(world), Calm(), Accepted(world.caches)
         world.observations.on_change(self.memory.hear)
-        world.caches.nodes.store.on_change(self._forget)
+        world.caches.nodes.store.on_change(self._lose)
         world.caches.pods.store.on_change(self._stir)
-        self.controller = Controller("valkey", self.reconcile, settle=world.writer.settle)
         self.leases.on_change = self.controller.wake
-        caches = world.caches
-        self.controller.watches(caches.valkeys, itself)
-        self.controller.watches(caches.defaults, self._concerned)
-        self.controller.watches(caches.nodes, label(marks.CLUSTER))
-        self.controller.watches(caches.pods, label(marks.CLUSTER))
-        for made in (caches.services, caches.secrets, caches.budgets):
-            self.controller.watches(made, label(marks.CLUSTER))
 
-    def _forget(self, before: Object | None, after: Object | None) -> None:
+    def _lose(self, before: Object | None, after: Object | None) -> None:
         """A node that is made anew under an old name has no past."""
         if after is None and before is not None:
             self.memory.forget(before.key)
@@ -75,29 +64,9 @@ class ValkeyController:
             for key in label(marks.NODE)(after):
                 self.memory.end(key, after.metadata.uid)
 
-    def wake(self, node: Key) -> None:
-        """A sidecar has said something new."""
-        found = self._world.caches.nodes.store.get(node)
-        for key in label(marks.CLUSTER)(found) if found else ():
-            self.controller.wake(key)
-
-    async def reconcile(self, key: Key) -> Again:
-        item = self._world.caches.valkeys.store.get(key)
-        if item is None or item.metadata.deletion_timestamp:
-            self._calm.forget(key)
-            self._accepted.forget(key)
-            return None
-        deployment, refused = self._accepted.judged(self._world.deployments.of("Valkey", item))
-        if refused is not None:
-            item = await self._write(item, refused_status(item, refused, datetime.now(UTC)))
-        if deployment is None:
-            return REFUSED_AGAIN
-        denied: list[str] = []
-        if refused is None and not deployment.value("paused"):
-            await self._make(item, deployment, denied)
-        return await self._look(item, deployment, denied, is_told=refused is None)
-
-    async def _look(self, item: Custom, deployment: Deployment, denied: list[str], *, is_told: bool) -> Again:
+    async def _look(
+        self, item: Custom, deployment: Deployment, denied: list[str], refused: Refusal | None
+    ) -> float:
         seen, found = await self._planned(item, deployment)
         said, again = [*denied, *self._notes(item.key, found.report.state)], found.again
         try:
@@ -106,12 +75,11 @@ class ValkeyController:
         except (Failed, *errors.DENIED) as why:
             said, again = [str(why), *said], SOON
             log.warning("%s", why)
-        pause = await self._report(item, deployment, found, said) if is_told else None
-        await self._label(item.key)
+        after = status(item, deployment, found, said, datetime.now(UTC))
+        pause = await self._tell(item, after, refused)
         if found.actions:
             again = min(again or SOON, SOON)
-        resync = RESYNC if is_told and not denied else REFUSED_AGAIN
-        return min(each for each in (again, pause, resync) if each is not None)
+        return min(each for each in (again, pause, RESYNC) if each is not None)
 
     async def _planned(self, item: Custom, deployment: Deployment) -> tuple[SeenInstance, Plan]:
         """Those who must be asked first are asked, all at once."""
@@ -162,10 +130,7 @@ class ValkeyController:
         return None
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
-        """What does not depend on a plan: users, addresses, and the specs of nodes with the record they have.
-
-        What the API server denies is told, and keeps nobody from failing over.
-        """
+        """Users, addresses, and the specs of nodes with the record they have."""
         writer, caches = self._world.writer, self._world.caches
         with noting(denied):
             await self._making.users(deployment)
@@ -189,34 +154,3 @@ class ValkeyController:
             self._steps.operator, config.get("members", [name]),
         )  # fmt: skip
         await self._world.writer.apply(self._world.caches.nodes, wanted)
-
-    def _notes(self, key: Key, state: State) -> list[str]:
-        """What nodes have to say: those that serve beside that, the others why they do not, if nobody waits for it."""
-        said: dict[str, list[str]] = {}
-        for node in self._sight.nodes(key):
-            first, _, more = node.status.get("message", "").partition("; ")
-            is_wanted = state == State.DEGRADED and not node.status.get("ready")
-            told = "; ".join(filter(None, (first if is_wanted else "", more)))
-            said.setdefault(told, []).append(node.metadata.name)
-        return [f"{', '.join(names)}: {told}" for told, names in said.items() if told]
-
-    async def _report(
-        self, item: Custom, deployment: Deployment, found: Plan, said: list[str]
-    ) -> float | None:
-        after = status(item, deployment, found, said, datetime.now(UTC))
-        pause = self._calm.pause(item.key, item.status, after)
-        if not pause:
-            await self._write(item, after)
-        return pause or None
-
-    async def _label(self, key: Key) -> None:
-        await label_roles(self._world, [(node, self._sight.pod(node)) for node in self._sight.nodes(key)])
-
-    async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
-        # Onto the very version that was seen: the record in it must not be undone by an older look.
-        return await self._world.writer.status(
-            self._world.caches.valkeys, item, item.status, after, compare=True
-        )
-
-    def _concerned(self, item: Object) -> list[Key]:
-        return self._world.deployments.concerned("Valkey", item.metadata.namespace)

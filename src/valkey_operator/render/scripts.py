@@ -29,18 +29,30 @@ done
 """
 
 # Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting.
-# The answer names the question.
+# The answer names the question. In a pod that ends, the kubelet does not start a sidecar's container again that was
+# killed: then nobody would answer, and at the end of its grace the server would be killed too. It answers itself, and
+# the server is told to end in good order.
 HOOK = """\
 echo yes >/run/valkey/stopping
 exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
 echo $$ >&3
+(
+  until [ "$gone" = 111 ]; do
+    sleep 1
+    read -r sidecar </run/valkey/sidecar
+    [ -d "/proc/$sidecar" ] && gone= || gone=1$gone
+  done
+  echo $$ >&4
+) </dev/null >/dev/null 2>&1 &
 until [ "$answer" = "$$" ]; do read -r answer <&4; done
+kill $! 2>/dev/null || true
 """
 
 # Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more, and would not
 # restart the server meanwhile. SIGTERM comes when the server is gone. What it opens, each sidecar inherits: so a lock
 # of one is still held while the next one starts.
 SUPERVISOR = """\
+echo $$ >/run/valkey/sidecar
 lock=/data/.valkey-operator/lock
 mkdir -p "${lock%/*}"
 true 9<>"$lock" && exec 9<>"$lock"

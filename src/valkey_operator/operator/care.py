@@ -1,0 +1,108 @@
+"""What all deployments are given, whatever their topology: each look is seen, planned, carried out and reported."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from valkey_operator.api.status import State
+from valkey_operator.decide.support import Refusal
+from valkey_operator.kube.controller import Again, Controller, itself, label
+from valkey_operator.kube.informer import Informer
+from valkey_operator.kube.objects import Key, Object
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
+from valkey_operator.operator.calm import Calm
+from valkey_operator.operator.instance_report import refused_status
+from valkey_operator.operator.instance_steps import label_roles
+from valkey_operator.operator.making import Making
+from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.operator.world import World
+from valkey_operator.render import marks
+
+RESYNC = 600.0
+# Of a status: what nobody does who does not look after it.
+UNDER_WAY = ("operation", "next")
+
+
+class Sight(Protocol):
+    def nodes(self, key: Key) -> list[Custom]: ...
+
+    def pod(self, node: Custom) -> Pod | None: ...
+
+
+class Care(ABC):
+    """Of the deployments of one kind, which `items` are."""
+
+    def __init__(self, world: World, name: str, kind: str, items: Informer[Custom], sight: Sight) -> None:
+        self._world, self._kind, self._items, self._all = world, kind, items, sight
+        self._making, self._calm, self._accepted = Making(world), Calm(), Accepted(world.caches)
+        self.controller = Controller(name, self.reconcile, settle=world.writer.settle)
+        caches = world.caches
+        self.controller.watches(items, itself)
+        self.controller.watches(caches.defaults, self._concerned)
+        self.controller.watches(caches.nodes, label(marks.CLUSTER))
+        self.controller.watches(caches.pods, label(marks.CLUSTER))
+        for made in (caches.services, caches.secrets, caches.budgets):
+            self.controller.watches(made, label(marks.CLUSTER))
+
+    def wake(self, node: Key) -> None:
+        """A sidecar has said something new."""
+        found = self._world.caches.nodes.store.get(node)
+        for key in label(marks.CLUSTER)(found) if found else ():
+            self.controller.wake(key)
+
+    async def reconcile(self, key: Key) -> Again:
+        item = self._items.store.get(key)
+        if item is None or item.metadata.deletion_timestamp:
+            self._forget(key)
+            return None
+        deployment, refused = self._accepted.judged(self._world.deployments.of(self._kind, item))
+        if deployment is None:
+            known = {name: value for name, value in item.status.items() if name not in UNDER_WAY}
+            await self._tell(item, known, refused)
+            return REFUSED_AGAIN
+        denied: list[str] = []
+        if refused is None and not deployment.value("paused"):
+            await self._make(item, deployment, denied)
+        again = await self._look(item, deployment, denied, refused)
+        return min(again, REFUSED_AGAIN if refused is not None or denied else RESYNC)
+
+    @abstractmethod
+    async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
+        """What does not depend on a plan. What the API server denies is told, and keeps nobody from being healed."""
+
+    @abstractmethod
+    async def _look(
+        self, item: Custom, deployment: Deployment, denied: list[str], refused: Refusal | None
+    ) -> float:
+        """See, plan, act and tell, also what is `refused` of what is wished now; the seconds to the next look."""
+
+    def _forget(self, key: Key) -> None:
+        self._calm.forget(key)
+        self._accepted.forget(key)
+
+    async def _tell(self, item: Custom, after: dict[str, Any], refused: Refusal | None) -> float | None:
+        """Write the status and the roles; the seconds to wait where the status changes too often."""
+        if refused is not None:
+            after = refused_status(item, after, refused, datetime.now(UTC))
+        pause = self._calm.pause(item.key, item.status, after)
+        if not pause:
+            # Onto the very version that was seen: the record in it must not be undone by an older look.
+            await self._world.writer.status(self._items, item, item.status, after, compare=True)
+        await label_roles(self._world, [(node, self._all.pod(node)) for node in self._all.nodes(item.key)])
+        return pause or None
+
+    def _notes(self, key: Key, state: State) -> list[str]:
+        """What nodes have to say: those that serve beside that, the others why they do not, if nobody waits for it."""
+        said: dict[str, list[str]] = {}
+        for node in self._all.nodes(key):
+            first, _, more = node.status.get("message", "").partition("; ")
+            is_wanted = state == State.DEGRADED and not node.status.get("ready")
+            told = "; ".join(filter(None, (first if is_wanted else "", more)))
+            said.setdefault(told, []).append(node.metadata.name)
+        return [f"{', '.join(names)}: {told}" for told, names in said.items() if told]
+
+    def _concerned(self, item: Object) -> list[Key]:
+        return self._world.deployments.concerned(self._kind, item.metadata.namespace)

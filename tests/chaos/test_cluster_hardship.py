@@ -1,0 +1,127 @@
+"""What befalls one shard of a ValkeyCluster and leaves the others as they are; and an operator that sees half of it.
+
+`HARDSHIP_SECONDS=60` (`make chaos`) is for how long a server hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from devcluster.faults import Faults
+from tests.chaos import figures
+from tests.chaos.test_cluster import SPEC, Grid
+from tests.chaos.test_cluster_healing import PODS, SEEDS, assert_bounded, until, workload
+from tests.chaos.test_hardship import SECONDS
+from tests.e2e.conftest import PLACE, Place
+
+
+def roles(grid: Grid) -> dict[str, str]:
+    """What each server says it is."""
+    return {pod.removesuffix("-0"): grid.place.valkey(pod, "ROLE").split()[0] for pod in PODS}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_primary_of_a_shard_that_hangs_is_replaced_and_returns_as_a_replica(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, seed)
+    await grid.make()
+    async with workload(grid, tmp_path, seed) as load:
+        await load.acknowledged(each=10)
+        shard = grid.dice.randrange(3)
+        before = grid.primary(shard)
+        begun = time.monotonic()
+        with (
+            load.during("SIGSTOP of a primary"),
+            await asyncio.to_thread(faults.pause, f"{place.namespace}/{before}-0", "valkey"),
+        ):
+            await load.acknowledged(each=5, within=SECONDS + 30)
+            took = time.monotonic() - begun
+            await asyncio.sleep(max(0.0, SECONDS - took))
+        await until(grid, lambda _: grid.primary(shard) != before)
+        await grid.is_well()
+    verdict = await load.judge()
+    figures.note("cluster: SIGSTOP of a primary", seed, verdict)
+    print(f"writes again after {took:.1f} s\n{grid.status()['lastFailover']}\n{verdict}")
+    assert roles(grid)[before] == "slave"
+    assert_bounded(grid, verdict)
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
+
+
+async def test_a_full_volume_of_a_shard_is_named_and_heals_by_growing_without_a_failover(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, 0)
+    await grid.make(persistence={**SPEC["persistence"], "aof": {"enabled": True}})
+    primary = grid.primary(1)
+    claim, before = f"{primary}-data", roles(grid)
+    async with workload(grid, tmp_path) as load:
+        await load.acknowledged(each=10)
+        with (
+            load.during("a full volume"),
+            await asyncio.to_thread(faults.fill, f"{place.namespace}/{claim}"),
+        ):
+            status = await until(grid, lambda status: status["reason"] == "DiskFull", 60)
+            assert status["state"] == "Degraded"
+            status = await until(grid, lambda status: f"{primary}: its volume {claim}" in status["message"])
+            assert "grow spec.persistence.size" in status["message"]
+            await asyncio.sleep(3)  # nobody is made primary for that
+            await grid.patch({"persistence": {"size": "128Mi"}})
+            await load.acknowledged(each=10, within=60)
+            await grid.is_well()
+    verdict = await load.judge()
+    print(status["message"], verdict, sep="\n")
+    assert roles(grid) == before
+    assert verdict.clean, str(verdict)
+
+
+def pod_networks(place: Place) -> dict[str, str]:
+    """By machine, as the addresses of its pods tell."""
+    pods = json.loads(place.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    placed = (
+        (each["spec"]["nodeName"], each["status"]["podIP"]) for each in pods if "podIP" in each["status"]
+    )
+    return {machine: f"{address.rpartition('.')[0]}.0/24" for machine, address in placed}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_an_operator_that_sees_only_a_minority_takes_nothing_over(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    """Its machine reaches the API server, and no other machine; the servers on those see each other, and elect."""
+    grid = Grid(place, faults, seed)
+    await grid.make()
+    system = Place(place.cluster, PLACE)
+    machine = system.get("pod", grid.leading_operator())["spec"]["nodeName"]
+    networks = pod_networks(place)
+    before = {shard: grid.primary(shard) for shard in range(3)}
+    machines = {pod.removesuffix("-0"): place.get("pod", pod)["spec"]["nodeName"] for pod in PODS}
+    beyond = [shard for shard in range(3) if machines[before[shard]] != machine]
+    cut_off = [shard for shard in range(3) if machines[before[shard]] == machine]
+    assert len(beyond) >= 2, f"the majority of primaries is to be beyond the cut: {machines}"
+    async with workload(grid, tmp_path, seed) as load:
+        await load.acknowledged(each=10)
+        with load.during("a partition"), ExitStack() as cuts:
+            for other in networks.keys() - {machine}:
+                for peer in (other, networks[other]):
+                    cuts.enter_context(await asyncio.to_thread(faults.cut, machine, peer=peer))
+            await asyncio.sleep(20)
+            now = {shard: grid.primary(shard) for shard in range(3)}
+            said = {shard: place.valkey(f"{before[shard]}-0", "ROLE").split()[0] for shard in beyond}
+        await load.acknowledged(each=5, within=60)
+        await grid.is_well()
+    verdict = await load.judge()
+    figures.note("cluster: the operator in a minority", seed, verdict)
+    print(f"{machine} was cut off with the primaries of {cut_off}; {now}\n{verdict}")
+    assert said == dict.fromkeys(beyond, "master"), "somebody beyond the cut was replaced"
+    assert {shard: grid.primary(shard) for shard in beyond} == {shard: before[shard] for shard in beyond}
+    assert list(roles(grid).values()).count("master") == 3
+    assert not verdict.lost_after_wait, str(verdict)
+    assert not verdict.phantoms, str(verdict)
