@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +128,6 @@ class Interloper:
         self.writes: list[tuple[str, str]] = []  # actions that were forwarded
         self.dropped: list[tuple[str, Json]] = []
         self.was_cut = asyncio.Event()
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._open: dict[int, tuple[Asked, asyncio.Transport]] = {}
         self._actions_left: int | None = None
         self._cuts_before = False
@@ -144,8 +141,7 @@ class Interloper:
         self._remembers = self._serves_old = False
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._socket)
-        self._session = aiohttp.ClientSession(connector=connector)
+        self._connections = transport.Connections()
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{anything:.*}", self._serve)
         # A client that goes takes its request along, as a process that dies does.
@@ -164,11 +160,7 @@ class Interloper:
     ) -> None:
         self._abort(lambda _asked: True)
         await self._runner.cleanup()
-        await self._session.close()
-        # aiohttp says goodbye to a request that was cancelled in the background; nothing may outlive us.
-        async with asyncio.timeout(5):
-            while any(opened.fileno() >= 0 for opened in self._sockets):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.005)
+        await self._connections.close()
 
     # Cut after an action
 
@@ -250,12 +242,6 @@ class Interloper:
 
     # How
 
-    def _socket(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        opened = socket.socket(*address[:3])
-        opened.setblocking(False)
-        self._sockets.add(opened)
-        return opened
-
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request.method, request.path, dict(request.query))
         self.requests.append(asked)
@@ -302,7 +288,7 @@ class Interloper:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         if who.token:
             headers.setdefault("Authorization", f"Bearer {who.token}")
-        sending = self._session.request(
+        sending = self._connections.session.request(
             request.method,
             yarl.URL(f"{self._upstream.server}{request.raw_path}", encoded=True),
             headers={**headers, "Accept-Encoding": "identity"},

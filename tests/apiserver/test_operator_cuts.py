@@ -69,7 +69,9 @@ async def test_a_valkey_is_made_the_same_wherever_the_operator_was_cut_off(
         kubectl("delete", "valkeys,valkeycas", "--all")
         kubectl("delete", "secrets", "--all")
         kubectl("delete", "persistentvolumeclaims", "--all", "--wait=false")
-        await eventually(lambda: not made())
+        await eventually(
+            lambda: not made(), 180
+        )  # the controller manager lags behind where the API was cut before
         head = {"apiVersion": "valkey.io/v1alpha1", "kind": "Valkey", "metadata": {"name": "demo"}}
         kubectl("apply", "-f", "-", stdin=json.dumps({**head, "spec": SPEC}))
 

@@ -6,12 +6,15 @@ import io
 import ipaddress
 import itertools
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devcluster import cgroups
 from devcluster.addresses import CLUSTERS, MOST_NODES, RANGE, AddressPlan
 from devcluster.audit import AuditLog, Request
 from devcluster.binaries import SOURCES, kubernetes_minors, sets_for
@@ -154,3 +157,28 @@ def test_a_mark_in_the_middle_of_a_line_of_the_audit_log_skips_that_line(tmp_pat
 )
 def test_only_the_want_of_a_right_is_a_refusal(message: str, is_refused: bool) -> None:
     assert Request("u", "get", "pods", "n", "a", 403, message).is_refused is is_refused
+
+
+def test_processes_are_found_while_cgroups_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    (tmp_path / "cgroup.controllers").touch()
+    (tmp_path / "node" / "stays").mkdir(parents=True)
+    (tmp_path / "node" / "stays" / "cgroup.procs").write_text("7\n8\n")
+    ends = time.monotonic() + 1.5
+
+    def come_and_go() -> None:
+        passing = [tmp_path / "node" / str(number) for number in range(20)]
+        while time.monotonic() < ends:
+            for folder in passing:
+                (folder / "below").mkdir(parents=True)
+            for folder in passing:
+                (folder / "below").rmdir()
+                folder.rmdir()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    while thread.is_alive():
+        assert cgroups.pids("node") == {7, 8}
+    thread.join()

@@ -13,7 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.caches import nothing_left_running
-from valkey_operator.kube import errors
+from tests.certificates import Authority
+from valkey_operator.kube import errors, transport, webhook
 from valkey_operator.kube.access import Access
 from valkey_operator.kube.client import Client
 from valkey_operator.kube.credentials import Fixed, Identity, TokenFile
@@ -223,3 +224,27 @@ class Slow(Fixed):
 async def test_who_we_are_may_take_longer_to_find_out_than_the_server_to_answer(server: Server) -> None:
     async with Client(Access(server.address, credentials=Slow()), limit=0.2) as client:
         assert await name(client) == "node1"
+
+
+async def test_requests_that_were_cancelled_leave_no_connection_behind() -> None:
+    """Whenever it was: while they connected, greeted, or waited for an answer."""
+    authority, here = Authority("first"), "127.0.0.1"
+    pair = authority.issue(here)
+    shown = webhook.Certificate()
+    shown.set_certificate(pair.certificate, pair.key)
+    async with webhook.opened({}, shown, here, 0) as port:
+        for step in range(40):
+            connections = transport.Connections()
+            asking = [
+                asyncio.ensure_future(
+                    connections.session._request("GET", f"https://{here}:{port}/", ssl=authority.trusted())
+                )
+                for _ in range(3)
+            ]
+            await asyncio.sleep(step * 0.0005)
+            sockets = list(connections._sockets)
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await connections.close()
+            assert [each for each in sockets if each.fileno() >= 0] == []

@@ -69,10 +69,15 @@ def make_leaf(path: str) -> list[Path]:
 def pids(path: str) -> set[int]:
     """All processes in this cgroup and below."""
     found: set[int] = set()
-    for file in (_tree("pids") / path).glob("**/cgroup.procs"):
-        with contextlib.suppress(FileNotFoundError, OSError):
-            found.update(int(line) for line in file.read_text().split())
+    for folder in _folders(_tree("pids") / path):
+        with contextlib.suppress(OSError):  # one that goes away while we look
+            found.update(int(line) for line in (folder / "cgroup.procs").read_text().split())
     return found
+
+
+def _folders(top: Path) -> list[Path]:
+    """This one and all below, each after those in it. (`Path.glob` ends with an error where one goes away.)"""
+    return [Path(folder) for folder, *_ in os.walk(top, topdown=False)]
 
 
 def exists(path: str) -> bool:
@@ -107,8 +112,7 @@ def remove(path: str, patience: float = 10) -> None:
     for tree in trees():
         top = tree / path
         while top.exists():
-            folders = [*sorted((p for p in top.glob("**/") if p != top), key=lambda p: -len(p.parts)), top]
-            for folder in folders:
+            for folder in _folders(top):
                 with contextlib.suppress(OSError):
                     folder.rmdir()
             if top.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -70,8 +71,9 @@ class Node:
         for result in Path("/var/lib/cni/results").glob(f"{self._network_name}-*"):
             result.unlink(missing_ok=True)
         for log in Path("/var/log/containers").glob("*.log"):
-            if log.is_symlink() and str(log.readlink()).startswith(f"{self.folder}/"):
-                log.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # one that another node's kubelet removes
+                if log.is_symlink() and str(log.readlink()).startswith(f"{self.folder}/"):
+                    log.unlink()
 
     @property
     def _network_name(self) -> str:

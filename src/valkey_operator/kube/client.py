@@ -71,11 +71,12 @@ class Client:
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def __aenter__(self) -> Self:
-        self._session = transport.session()
+        self._connections = transport.Connections()
+        self._session = self._connections.session
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._session.close()
+        await self._connections.close()
 
     async def get(self, resource: Resource, key: Key, type_: type[T]) -> T:
         return await self.ask(_about("get", resource, key), type_)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -12,6 +15,7 @@ from aiohttp.abc import AbstractStreamWriter
 from valkey_operator.kube.errors import NotLeader
 
 CONNECT_LIMIT = 10.0
+GOODBYE_LIMIT = 2.0
 CHANNELS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 CLOSING = aiohttp.ClientWSTimeout(ws_close=2.0)  # for a peer that no longer listens
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
@@ -49,10 +53,33 @@ class FencedBody(aiohttp.payload.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def session() -> aiohttp.ClientSession:
-    # Watches hold a connection each for minutes: the number of other requests is bounded by the client.
-    connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket, keepalive_timeout=60)
-    return aiohttp.ClientSession(connector=connector, auto_decompress=True, trust_env=False)
+class Connections:
+    """Connections to API servers, and an end after which none is open."""
+
+    def __init__(self) -> None:
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        # Watches hold a connection each for minutes: the number of other requests is bounded by the client.
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._socket, keepalive_timeout=60)
+        self.session = aiohttp.ClientSession(connector=connector, auto_decompress=True, trust_env=False)
+
+    async def close(self) -> None:
+        """aiohttp ends the connection of a request that was cancelled in the background; a dead peer is left."""
+        await self.session.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_LIMIT):
+                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.005)
+
+    def _socket(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+        family, sort, protocol, *_ = address
+        opened = socket.socket(family, sort, protocol)
+        self._sockets.add(opened)
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system the CLI runs on
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        return opened
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
@@ -84,14 +111,3 @@ def words(error: BaseException) -> str:
     ):  # its own text tells the URL, and with it a whole command
         return f"{error.status} {error.message}"
     return str(error) or type(error).__name__
-
-
-def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    family, sort, protocol, *_ = address
-    opened = socket.socket(family, sort, protocol)
-    opened.setblocking(False)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):  # not on every system the CLI runs on
-            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return opened
