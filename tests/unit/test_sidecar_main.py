@@ -130,6 +130,7 @@ async def test_without_an_operator_it_works_and_ends_soon(tmp_path: Path) -> Non
     async with running(tmp_path, "127.0.0.1:1") as (server, sidecar, place):
         await eventually((place.run / SOCKET).exists, 30)
         server.kill()
+        kill_server(place)  # as the kernel does with whatever else is in the container
         sidecar.terminate()
         await asyncio.wait_for(sidecar.wait(), main.PARTING + 2)
 
