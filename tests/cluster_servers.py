@@ -83,9 +83,10 @@ class Member(Pod):
 
     async def _follow(self, server: LivingServer) -> None:
         if server.info is not None:
-            await self.haste.look(server)
-            await self.hush.look(server)
-            await self.candidacy.look(server)
+            with contextlib.suppress(Silent, Refused):  # as the pod does: with the next look it is tried again
+                await self.haste.look(server)
+                await self.hush.look(server)
+                await self.candidacy.look(server)
 
     async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None

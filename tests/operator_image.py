@@ -15,9 +15,9 @@ NAME = "valkey-operator/operator"
 OURS = f"{NAME}:dev"
 
 
-def load_as(cluster: Cluster, tag: str, folder: Path) -> None:
-    """The same image, on every machine, with this tag beside the usual one."""
-    recipe = image_build.recipes(checkout() / "images")[OURS]
+def load_as(cluster: Cluster, tag: str, folder: Path, source: Path | None = None) -> None:
+    """The same image, or that of another checkout, on every machine, with this tag beside the usual one."""
+    recipe = image_build.recipes((source or checkout()) / "images")[OURS]
     (built,) = image_build.build([recipe], Progress())
     cluster.load([_renamed(built, f"{NAME}:{tag}", folder / f"{tag}.tar")])
 

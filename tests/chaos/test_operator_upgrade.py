@@ -1,9 +1,13 @@
-"""Another version of the operator under writes, and back: sidecars become other ones, and no server is restarted."""
+"""Another version of the operator under writes, and back: sidecars become other ones, and no server is restarted.
+
+`OTHER_VERSION=DIR` names a checkout of that other version; else it is the same code under another name.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,7 +29,8 @@ from valkey_operator.render.marks import SIDECAR_BEFORE
 @pytest.fixture
 def next_version(operator: Cluster, tmp_path: Path) -> Iterator[str]:
     """Its tag; in the end the usual one is back."""
-    load_as(operator, "next", tmp_path)
+    other = os.environ.get("OTHER_VERSION")
+    load_as(operator, "next", tmp_path, Path(other) if other else None)
     yield "next"
     charts_of(operator)(*INSTALL, "--take-ownership", "--reset-values", "--wait")
 
