@@ -1,8 +1,12 @@
-"""The operator in the cluster, as its chart installs it; and a way to see what it does."""
+"""The operator in the cluster, as its chart installs it; and a way to see what it does.
+
+`SCOPE=some` gives it rights in its own and the test's namespace only, else it has them in all.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -33,6 +37,7 @@ ASKED_OFTEN = {
     "valkeycluster": "apis/valkey.io/v1alpha1",
     "valkeynode": "apis/valkey.io/v1alpha1",
 }
+SCOPE = os.environ.get("SCOPE", "all")
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -141,11 +146,14 @@ def rights(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
     if not isinstance(cluster, EmbeddedCluster):  # nobody else shows us its audit log
         yield
         return
+    own = request.getfixturevalue("namespace") if "namespace" in request.fixturenames else ""
     log = cluster.audit
     yield
     ours = [each for each in log.requests() if each.user == f"system:serviceaccount:{PLACE}:valkey-operator"]
     noted.note(ours, request.node.nodeid)
     lacking = [each for each in ours if each.is_refused]
+    if SCOPE == "some":  # the test before has taken its namespace away, and with it the rights there
+        lacking = [each for each in lacking if each.namespace in ("", PLACE, own)]
     used = request.node.funcargs.get("place")
     # An API server that has just started refuses until it has read who may do what.
     is_excused = isinstance(used, Place) and used.api_restarts
@@ -155,4 +163,7 @@ def rights(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def place(operator: Cluster, namespace: str) -> Place:
     operator.kubectl("label", "namespace", namespace, RESTRICTED)
+    if SCOPE == "some":
+        watched = f"--set-json=watch.namespaces={json.dumps([namespace])}"
+        charts_of(operator)(*INSTALL, watched, "--wait", "--timeout=120s")
     return Place(operator, namespace)
