@@ -43,8 +43,8 @@ async def set_clock(place: Place, pod: str, other: str, by: int) -> None:
     await is_off(place, pod, other, by)
 
 
-@pytest.mark.parametrize("whose", ["primary", "replica"])
-@pytest.mark.parametrize("kind", [Instance, Grid])
+@pytest.mark.parametrize("whose", ["primary", pytest.param("replica", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [pytest.param(Instance, marks=pytest.mark.slow), Grid])
 async def test_a_clock_that_jumps_loses_nothing_and_is_healed(
     place: Place, faults: Faults, kind: type[Instance | Grid], whose: str, tmp_path: Path
 ) -> None:

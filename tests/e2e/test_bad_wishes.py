@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.command import CommandFailed
 from devcluster.faults import Faults
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import PLACE, Place
 from tests.e2e.test_one_node import SPEC
 
 PAIR = {**SPEC, "replicas": 2}
@@ -63,6 +63,10 @@ def test_a_refused_wish_does_not_keep_the_primary_from_being_replaced(pair: Plac
     pair.eventually(lambda: said(pair, "valkey", "pair")["reason"] == "InvalidSpec")
     fails_over(pair, faults)
     assert said(pair, "valkey", "pair")["reason"] == "InvalidSpec"
+    # Nor for those who were not there when the wishes before it were accepted.
+    pair.cluster.kubectl("delete", "pods", "--all", "--namespace", PLACE, "--grace-period=1")
+    pair.eventually(lambda: said(pair, "valkey", "pair")["readyReplicas"] == 2, 60)
+    fails_over(pair, faults)
     pair.eventually(lambda: said(pair, "valkey", "pair")["readyReplicas"] == 2, 60)
     nodes = pair.kubectl("get", "valkeynodes", "--output=name").split()
     assert len(nodes) == 2, f"a refused wish has changed something: {nodes}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator import names
 from valkey_operator.operator.world import Caches
+from valkey_operator.render import service
 
 # Nobody tells when a reason against it has gone: a name, a quota.
 REFUSED_AGAIN = 30.0
 
 
 class Accepted:
-    """Of the deployments of one kind; for as long as this process lives."""
+    """Of the deployments of one kind. An operator that has just started reads them where they are written down."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
@@ -26,9 +29,18 @@ class Accepted:
         if refused is None:
             self._last[key] = wished
             return wished, None
-        last = self._last.get(key)
+        last = self._last.get(key) or self._written(wished)
         is_looked_after = last is not None and last.uid == wished.uid and not wished.value("paused")
         return last if is_looked_after else None, refused
+
+    def _written(self, wished: Deployment) -> Deployment | None:
+        """Unless this version of the operator would not accept it any more."""
+        there = self._caches.services.store.get(Key(wished.namespace, service.headless_name(wished)))
+        if there is None or not any(owner.uid == wished.uid for owner in there.metadata.owner_references):
+            return None
+        values = service.accepted(there.metadata.annotations)
+        found = replace(wished, values=values) if values is not None else None
+        return found if found is not None and refusal(found) is None else None
 
     def forget(self, key: Key) -> None:
         self._last.pop(key, None)

@@ -16,6 +16,8 @@ SHARD = "valkey.io/shard"
 ROLE = "valkey.io/role"
 # On the Service of a deployment: the node its selector names.
 LEADS_TO = "valkey.io/leads-to"
+# On the headless Service of a deployment: the values by which it is looked after, while later wishes are refused.
+ACCEPTED = "valkey.io/accepted"
 PRIMARY, REPLICA = "primary", "replica"
 COMPONENT = "app.kubernetes.io/component"
 SERVER = "server"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from valkey_operator.model.deployment import Deployment
@@ -11,6 +13,8 @@ Part = dict[str, Any]
 
 PORT = 6379
 HEADLESS = "None"
+# All annotations of an object together may be a little longer.
+MOST_WRITTEN = 200_000
 
 
 def services(deployment: Deployment, primary: str) -> list[Part]:
@@ -56,8 +60,15 @@ def read_service(deployment: Deployment) -> Part:
 
 
 def headless_service(deployment: Deployment) -> Part:
-    """The addresses of all pods that are ready, for clients that look for them by themselves."""
-    metadata = marks.metadata(deployment, f"{deployment.name}-headless", "service")
+    """The addresses of all pods that are ready, for clients that look for them by themselves.
+
+    What it was made from is written beside it: an operator that starts while the wish of the day is refused goes on by
+    that.
+    """
+    metadata = marks.metadata(deployment, headless_name(deployment), "service")
+    values = json.dumps(deployment.values, sort_keys=True, separators=(",", ":"))
+    if len(values) <= MOST_WRITTEN:
+        metadata["annotations"][marks.ACCEPTED] = values
     spec = {"clusterIP": HEADLESS, "selector": marks.pods(deployment), "ports": [_port("valkey", PORT)]}
     return {"metadata": metadata, "spec": spec}
 
@@ -72,6 +83,19 @@ def metrics_service(deployment: Deployment) -> Part:
         "ports": [_port(exporter.PORT_NAME, exporter.port(deployment))],
     }
     return {"metadata": metadata, "spec": spec}
+
+
+def headless_name(deployment: Deployment) -> str:
+    return f"{deployment.name}-headless"
+
+
+def accepted(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """The values that the headless Service was made from, by its annotations."""
+    try:
+        values = json.loads(annotations.get(marks.ACCEPTED, "null"))
+    except ValueError:  # somebody has changed it
+        return None
+    return values if isinstance(values, dict) else None
 
 
 def read_name(deployment: Deployment) -> str:

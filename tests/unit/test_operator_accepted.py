@@ -1,0 +1,84 @@
+"""Which values a deployment is looked after by while its wish is refused, also by an operator that has just started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from valkey_operator.api import layers
+from valkey_operator.kube.objects import ManagedMetadata, ManagedObject, OwnerReference
+from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.accepted import Accepted
+from valkey_operator.render import marks, service
+
+GOOD = Deployment("Valkey", "pair", "here", "u-1", layers.effective("Valkey", {"replicas": 2}, []).values)
+BAD = replace(GOOD, values={**GOOD.values, "config": {"dir": "/elsewhere"}, "replicas": 3})
+
+
+def caches(*services: ManagedObject) -> Any:
+    """Nothing but these is there."""
+    empty = SimpleNamespace(store={})
+    found = SimpleNamespace(
+        store={each.key: each for each in services}, resource=SimpleNamespace(kind="Service")
+    )
+    return SimpleNamespace(services=found, secrets=empty, budgets=empty, nodes=empty)
+
+
+def written(deployment: Deployment, **annotations: str) -> ManagedObject:
+    """Its headless Service as the API server has it."""
+    made = service.headless_service(deployment)["metadata"]
+    owner = OwnerReference(
+        api_version="valkey.io/v1alpha1",
+        kind=deployment.kind,
+        name=deployment.name,
+        uid=deployment.uid,
+        controller=True,
+    )
+    metadata = ManagedMetadata(
+        name=made["name"], namespace=made["namespace"], resource_version="1", owner_references=(owner,),
+        annotations={**made["annotations"], **annotations},
+    )  # fmt: skip
+    return ManagedObject(metadata)
+
+
+def test_the_wishes_before_a_refused_one_go_on() -> None:
+    accepted = Accepted(caches())
+    assert accepted.judged(GOOD) == (GOOD, None)
+    looked_after, refused = accepted.judged(BAD)
+    assert looked_after is GOOD
+    assert refused is not None
+
+
+def test_an_operator_that_has_just_started_reads_them() -> None:
+    looked_after, refused = Accepted(caches(written(GOOD))).judged(BAD)
+    assert looked_after == GOOD
+    assert refused is not None
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param((), id="nothing was ever made"),
+        pytest.param((written(replace(GOOD, uid="u-0")),), id="of one that was deleted"),
+        pytest.param((written(BAD),), id="what this version would refuse"),
+        pytest.param((written(GOOD, **{marks.ACCEPTED: "{"}),), id="changed by hand"),
+        pytest.param((written(GOOD, **{marks.ACCEPTED: "[1]"}),), id="changed by hand into something else"),
+    ],
+)
+def test_what_is_not_known_to_have_been_accepted_is_not_acted_upon(there: tuple[ManagedObject, ...]) -> None:
+    looked_after, refused = Accepted(caches(*there)).judged(BAD)
+    assert looked_after is None
+    assert refused is not None
+
+
+def test_a_wish_to_be_left_alone_counts_also_in_a_refused_one() -> None:
+    paused = replace(BAD, values={**BAD.values, "paused": True})
+    assert Accepted(caches(written(GOOD))).judged(paused)[0] is None
+
+
+def test_wishes_too_long_for_an_annotation_are_not_written_down() -> None:
+    long = replace(GOOD, values={**GOOD.values, "labels": {"long": "x" * service.MOST_WRITTEN}})
+    assert marks.ACCEPTED not in service.headless_service(long)["metadata"]["annotations"]
