@@ -218,6 +218,25 @@ async def test_fields_of_others_are_left_alone(
         assert len(between.writes) == writes
 
 
+async def test_what_others_have_made_is_not_made_ours_because_we_do_not_see_it(
+    client: Client, somebody: Client, between: Interloper, writer: Writer, namespace: str
+) -> None:
+    cache = Informer(client, CONFIG_MAPS, ManagedObject, [namespace], Selection(labels="app=x"))
+    theirs = {"metadata": {"name": "a", "namespace": namespace}, "data": {"theirs": "1"}}
+    await somebody.create(CONFIG_MAPS, namespace, {"apiVersion": "v1", "kind": "ConfigMap", **theirs}, Object)
+    async with filled(cache):
+        with pytest.raises(errors.Taken, match="ConfigMap a is there already"):
+            await writer.apply(cache, config(namespace, a="1"))
+        assert between.writes == []
+        ours = (await writer.apply(cache, config(namespace, "b", a="1"))).item
+        # Ours it stays, also when somebody takes away what it is found by.
+        gone = await somebody.patch(CONFIG_MAPS, ours.key, {"metadata": {"labels": None}}, Object)
+        await eventually(lambda: ours.key not in cache.store)
+        assert (
+            await writer.apply(cache, config(namespace, "b", a="1"))
+        ).item.metadata.uid == gone.metadata.uid
+
+
 async def test_an_object_made_anew_under_the_same_name_is_not_written_into(
     client: Client, somebody: Client, between: Interloper, writer: Writer, namespace: str
 ) -> None:

@@ -107,6 +107,29 @@ def test_a_second_deployment_that_would_share_names_is_refused_and_takes_nothing
     assert said(pair, "valkey", "pair")["state"] == "Ready"
 
 
+@pytest.mark.parametrize(
+    "taken", ["secret/pair-connection", "secret/pair-system-users", "configmap/pair-0-config"]
+)
+def test_what_somebody_else_has_made_is_left_alone_and_told(place: Place, taken: str) -> None:
+    kind, _, name = taken.partition("/")
+    form = ("generic", name) if kind == "secret" else (name,)
+    place.kubectl("create", kind, *form, "--from-literal=precious=1")
+    before = place.get(kind, name)
+    place.apply("Valkey", "pair", PAIR)
+    place.eventually(lambda: f"{name} is there already" in told(place))
+    assert place.get(kind, name) == before
+    place.kubectl("delete", kind, name)
+    place.is_ready("pair")
+    assert "is there already" not in told(place)
+
+
+def told(place: Place) -> str:
+    """By the deployment, or by the node that it is about."""
+    nodes = json.loads(place.kubectl("get", "valkeynodes", "--output=json"))["items"]
+    found = [said(place, "valkey", "pair"), *(each.get("status", {}) for each in nodes)]
+    return " ".join(each.get("message", "") for each in found)
+
+
 def pods(place: Place) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
     return found

@@ -84,7 +84,17 @@ class OwnershipConflict(Conflict):
 
 
 # The answer stays the same until somebody changes something: a right, a quota, a rule, the other's field.
-DENIED = (Forbidden, Invalid, OwnershipConflict)
+class Taken(KubeError):
+    """Somebody else has made an object of this name: it is not written into."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"{kind} {name} is there already and was not made by the operator, which leaves it as it is; "
+            "delete it or give it another name"
+        )
+
+
+DENIED = (Forbidden, Invalid, OwnershipConflict, Taken)
 
 
 class Gone(ApiError):

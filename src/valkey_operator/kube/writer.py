@@ -18,13 +18,15 @@ import msgspec
 from valkey_operator.kube import errors, ownership
 from valkey_operator.kube.client import Body, Client, JsonObject, decode
 from valkey_operator.kube.informer import Informer
-from valkey_operator.kube.objects import Key, ManagedObject, ObjectT
+from valkey_operator.kube.objects import Key, ManagedObject, Object, ObjectT
 from valkey_operator.kube.ownership import Difference, Path
 
 # Carries the fingerprint of what was applied last: the same wish need not be sent again.
 APPLIED = "valkey.io/applied"
 # Remembered as found whole; when there are more, all are looked at once again.
 MOST_WHOLE = 10_000
+# Nothing in them is anybody's in particular: what is applied is merged with what is there, without a conflict.
+MERGED = ("Secret", "ConfigMap")
 
 ManagedT = TypeVar("ManagedT", bound=ManagedObject)
 log = logging.getLogger(__name__)
@@ -57,7 +59,8 @@ class Writer:
     ) -> Applied[ManagedT]:
         """Make the object so. Silent when it is; somebody else's change of the same wish is undone and told.
 
-        A new wish for a field that another manager owns raises `OwnershipConflict`, unless `force`.
+        A new wish for a field that another manager owns raises `OwnershipConflict`, an object that others have made
+        that or `Taken`, unless `force`.
         """
         metadata, mark = wanted["metadata"], ownership.fingerprint(wanted)
         key = Key(metadata.get("namespace", ""), metadata["name"])
@@ -76,6 +79,8 @@ class Writer:
                 found, force = await self._client.get(informer.resource, key, dict), True
                 undone = ownership.differences(lost, body, found, hidden=informer.resource.kind == "Secret")
             body["metadata"]["uid"] = seen.metadata.uid  # never into another object of the same name
+        elif informer.selection.labels and informer.resource.kind in MERGED and not force:
+            await self._refuse_somebody_elses(informer, key)
         item = await self._send(informer, key, body, force)
         self._note_rewritten(name, mark, ownership.lost(body, item.metadata.managed_fields, self._manager))
         return Applied(item, "created" if seen is None else "restored" if undone else "changed", undone)
@@ -148,6 +153,15 @@ class Writer:
             item = await self._client.apply(informer.resource, key, body, informer.type, **how)
         informer.store.put(item)
         return item
+
+    async def _refuse_somebody_elses(self, informer: Informer[Any], key: Key) -> None:
+        """The cache shows only what carries our label. Made ours, it would be deleted with its new owner."""
+        try:
+            there = await self._client.get(informer.resource, key, Object)
+        except errors.NotFound:
+            return
+        if APPLIED not in there.metadata.annotations:
+            raise errors.Taken(informer.resource.kind, key.name)
 
     @contextlib.contextmanager
     def _in_doubt(self, informer: Informer[Any], key: Key) -> Iterator[None]:

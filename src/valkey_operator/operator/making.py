@@ -40,9 +40,12 @@ class Making:
             return
         passwords = {user: secrets.token_urlsafe(32) for user in users.RULES}
         body = {"apiVersion": "v1", "kind": "Secret", **system_users.system_users(deployment, passwords)}
-        # One that is there all the same is in the cache in a moment, and may be another deployment's: then all is
-        # tried again.
-        made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
+        try:
+            made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
+        except (
+            errors.AlreadyExists
+        ):  # made a moment ago, be it for another deployment: then all is tried again
+            raise errors.Taken("Secret", name) from None
         self._world.caches.secrets.store.put(made)
 
     async def rest(self, deployment: Deployment, denied: list[str]) -> None:
