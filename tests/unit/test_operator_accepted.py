@@ -12,19 +12,21 @@ from valkey_operator.api import layers
 from valkey_operator.kube.objects import ManagedMetadata, ManagedObject, OwnerReference
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator.accepted import Accepted
+from valkey_operator.operator.seen import Claim
 from valkey_operator.render import marks, service
 
 GOOD = Deployment("Valkey", "pair", "here", "u-1", layers.effective("Valkey", {"replicas": 2}, []).values)
 BAD = replace(GOOD, values={**GOOD.values, "config": {"dir": "/elsewhere"}, "replicas": 3})
 
 
-def caches(*services: ManagedObject) -> Any:
+def caches(*services: ManagedObject, claims: tuple[Claim, ...] = ()) -> Any:
     """Nothing but these is there."""
     empty = SimpleNamespace(store={})
+    kept = SimpleNamespace(store={each.key: each for each in claims})
     found = SimpleNamespace(
         store={each.key: each for each in services}, resource=SimpleNamespace(kind="Service")
     )
-    return SimpleNamespace(services=found, secrets=empty, budgets=empty, nodes=empty)
+    return SimpleNamespace(services=found, secrets=empty, budgets=empty, nodes=empty, claims=kept)
 
 
 def written(deployment: Deployment, **annotations: str) -> ManagedObject:
@@ -82,3 +84,13 @@ def test_a_wish_to_be_left_alone_counts_also_in_a_refused_one() -> None:
 def test_wishes_too_long_for_an_annotation_are_not_written_down() -> None:
     long = replace(GOOD, values={**GOOD.values, "labels": {"long": "x" * service.MOST_WRITTEN}})
     assert marks.ACCEPTED not in service.headless_service(long)["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(("of", "is_taken"), [("pair", True), ("other", False)])
+def test_a_volume_that_keeps_the_data_of_another_deployment_is_not_taken(of: str, is_taken: bool) -> None:
+    metadata = ManagedMetadata(
+        name="pair-1-data", namespace="here", resource_version="1", labels={marks.CLUSTER: of}
+    )
+    looked_after, refused = Accepted(caches(claims=(Claim(metadata),))).judged(GOOD)
+    assert (looked_after is GOOD) is is_taken
+    assert is_taken or (refused is not None and "keeps the data of other" in refused.message)

@@ -33,6 +33,7 @@ from valkey_operator.operator.node_status import FAILED_START
 from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, BY_NODE, World
 from valkey_operator.render import marks
+from valkey_operator.render.pod import claim_name
 
 Answered = Mapping[str, bool]
 
@@ -137,7 +138,7 @@ class Sight:
 
     def has_volume(self, node: Custom) -> bool:
         claim = self._world.caches.claims.store.get(
-            Key(node.metadata.namespace, f"{node.metadata.name}-data")
+            Key(node.metadata.namespace, claim_name(node.metadata.name))
         )
         return claim is not None and bool(claim.status.capacity)
 

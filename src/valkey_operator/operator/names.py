@@ -1,7 +1,8 @@
 """Names that two deployments would share: whoever comes second is refused, and takes nothing over.
 
 A `Valkey` and a `ValkeyCluster` of one name would have the same Services and Secrets; so have a `Valkey` called `a-0`
-and the first node of `a`.
+and the first node of `a`. Volumes stay when a `ValkeyCluster` called `a` is deleted, and have the names of those of a
+`Valkey` called `a-0`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from valkey_operator.kube.objects import Key, ManagedObject, Object, OwnerRefere
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import Caches
-from valkey_operator.render import connection, service, users
+from valkey_operator.render import connection, marks, service, users
+from valkey_operator.render.pod import claim_name
 
 Wanted = tuple[Informer[ManagedObject] | Informer[Custom], str, tuple[str, str]]
 
@@ -30,6 +32,15 @@ def conflict(caches: Caches, deployment: Deployment) -> Refusal | None:
                 Reason.NAME_CONFLICT,
                 f"{informer.resource.kind} {name} belongs to {other.kind} {other.name}, and two deployments cannot "
                 f"share it; delete this {deployment.kind} and make it under another name",
+            )
+    for node in _nodes(deployment) if deployment.value("persistence.enabled") else ():
+        claim = caches.claims.store.get(Key(deployment.namespace, claim_name(node)))
+        of = claim.metadata.labels.get(marks.CLUSTER, "") if claim is not None else ""
+        if of not in ("", deployment.name):
+            return Refusal(
+                Reason.NAME_CONFLICT,
+                f"PersistentVolumeClaim {claim_name(node)} keeps the data of {of}; delete this {deployment.kind} and "
+                "make it under another name, or delete the claim if nobody needs that data",
             )
     return None
 

@@ -12,6 +12,7 @@ from typing import Any
 from valkey_operator.api.status import State
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.operator.seen import Custom, Pod
+from valkey_operator.render.pod import claim_name
 
 ROLES = {
     contract.ROLE_PRIMARY: "primary",
@@ -58,7 +59,7 @@ def status(node: Custom, found: Findings) -> dict[str, Any]:
         **_restart(node, found),
     }
     if node.spec.get("persistence", {}).get("enabled"):
-        after["pvcName"] = f"{name}-data"
+        after["pvcName"] = claim_name(name)
     if pod is not None:
         after |= {"podName": pod.metadata.name, "podUID": pod.metadata.uid}
         after |= {"podIP": pod.status.pod_ip} if pod.status.pod_ip else {}

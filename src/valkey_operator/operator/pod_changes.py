@@ -18,7 +18,7 @@ from valkey_operator.operator.nudges import Nudges
 from valkey_operator.operator.seen import Claim, Container, Custom, Pod, Resources
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
-from valkey_operator.render.pod import SERVER
+from valkey_operator.render.pod import SERVER, claim_name
 from valkey_operator.valkey import config_file
 
 NO_SUBRESOURCE = "could not find the requested resource"
@@ -112,7 +112,7 @@ class PodChanges:
         return True
 
     def _claim(self, node: Custom) -> Claim | None:
-        key = Key(node.metadata.namespace, f"{node.metadata.name}-data")
+        key = Key(node.metadata.namespace, claim_name(node.metadata.name))
         return self._world.caches.claims.store.get(key)
 
     def _note(self, node: Custom, what: str, wish: str, why: str) -> None:

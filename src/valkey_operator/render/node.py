@@ -124,7 +124,7 @@ class NodeObjects:
         wanted = self._spec.get("persistence", {})
         if not wanted.get("enabled"):
             return None
-        metadata = self._marked(f"{self.name}-data")
+        metadata = self._marked(pod.claim_name(self.name))
         if wanted.get("reclaimPolicy") == "Delete":
             metadata["ownerReferences"] = self._owners
         else:

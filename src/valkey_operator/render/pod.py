@@ -173,10 +173,14 @@ def _sidecar(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
     }
 
 
+def claim_name(node: str) -> str:
+    return f"{node}-data"
+
+
 def _volumes(deployment: Deployment, node: str) -> list[Part]:
     data: Part = {"name": "data", "emptyDir": {}}
     if deployment.value("persistence.enabled"):
-        data = {"name": "data", "persistentVolumeClaim": {"claimName": f"{node}-data"}}
+        data = {"name": "data", "persistentVolumeClaim": {"claimName": claim_name(node)}}
     own = [exporter.volume(deployment)] if exporter.is_wanted(deployment) else []
     return [
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
