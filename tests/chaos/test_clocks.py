@@ -38,7 +38,7 @@ async def is_off(place: Place, pod: str, other: str, by: int) -> None:
 
 async def set_clock(place: Place, pod: str, other: str, by: int) -> None:
     await asyncio.to_thread(
-        place.kubectl, "exec", pod, "--container=valkey", "--", "sh", "-c", f"echo {by:+d}s >/data/clock"
+        place.kubectl, "exec", pod, "--container=valkey", "--", "sh", "-c", f"echo {by} >/data/clock"
     )
     await is_off(place, pod, other, by)
 
