@@ -28,7 +28,6 @@ from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.hush import Hush
 from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.orders import Orders
-from valkey_operator.sidecar.patience import Patience
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 from valkey_operator.sidecar.slot_orders import SlotOrders
@@ -60,7 +59,7 @@ class Member(Pod):
     def begin_sidecar(self) -> None:
         """As after a crash of it: what it remembered is gone."""
         self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
-        self.candidacy, self.patience = Candidacy(self.directive), Patience(self.directive)
+        self.candidacy = Candidacy(self.directive)
         self._orders = Orders(self)
 
     async def start(self, *, moved: bool = False) -> None:
@@ -90,7 +89,6 @@ class Member(Pod):
                 await self.haste.look(server)
                 await self.hush.look(server)
                 await self.candidacy.look(server)
-                await self.patience.look(server)
 
     async def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None

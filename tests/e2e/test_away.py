@@ -64,6 +64,7 @@ def restarts(place: Place, list_: str) -> int:
 
 
 def test_without_the_api_server(place: Place, faults: Faults) -> None:
+    place.api_restarts = True  # when it is back, it does not know at once who may do what
     with a_client_writes_all_the_time(place), faults.stop("api"):
         time.sleep(AWAY)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from tests.cluster_servers import (
     Member,
     agree,
     formed,
-    key_slot,
     ranges,
     read,
     servers,
@@ -26,7 +23,6 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.valkey.connection import Connection
 
 REFUSED, FAILED = contract.RESULT_REFUSED, contract.RESULT_FAILED
 
@@ -165,36 +161,6 @@ async def test_a_planned_failover_loses_nothing(folder: Path, version: str) -> N
         print(f"\n{version}: longest gap {writer.longest_gap * 1000:.0f} ms of {writer.acknowledged} writes")
         assert await writer.lost() == []
         assert writer.longest_gap < 1
-
-
-@pytest.mark.parametrize("version", ["8.1", "9.1"])
-async def test_a_successor_that_gets_no_votes_costs_a_second_and_stands_again(
-    folder: Path, version: str
-) -> None:
-    async with formed(folder, shards=3, replicas=1, version=version) as everyone:
-        a, a1 = everyone["a"], everyone["a1"]
-        own = next(key for key in map(str, itertools.count()) if key_slot(key) < 16384 // 3)
-        await eventually(lambda: _holds_back_briefly(a))
-        former, connection = await a.id(), await Connection.open(a.folder / "s")
-        try:
-            for name in "bc":
-                stop(everyone[name])
-            standing = asyncio.create_task(a1.obeys(promote=contract.Promote(former_id=former)))
-            await asyncio.sleep(0.2)
-            begun = time.monotonic()
-            await connection.call("SET", own, "1", limit=10)
-            held_back = time.monotonic() - begun
-        finally:
-            connection.close()
-            for name in "bc":
-                stop(everyone[name], signal.SIGCONT)
-        await standing
-        assert (await a1.ask("ROLE"))[0] == "master"
-        assert 0.3 < held_back < 3, "as usual it would have been five seconds"
-
-
-async def _holds_back_briefly(member: Member) -> bool:
-    return (await member.view()).holds_back == 1.0
 
 
 async def test_a_failover_goes_to_a_replica_of_that_primary_only(folder: Path) -> None:

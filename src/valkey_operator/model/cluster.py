@@ -138,8 +138,6 @@ class ClusterView:
     is_hushed: bool = False
     # It does not stand for election; said by servers, not by sidecars.
     is_barred: bool = False
-    # For how many seconds it holds back writes for a successor, if that can be set; said by servers, not by sidecars.
-    holds_back: float | None = None
 
     @cached_property
     def by_id(self) -> dict[str, SeenMember]:

@@ -7,9 +7,7 @@ from whoever owns them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -22,10 +20,8 @@ from valkey_operator.sidecar.refusals import Failure, Refusal
 from valkey_operator.valkey.connection import Connection, Refused
 
 LOOK_AGAIN = 0.01
-# For all rounds of an election. A server gives one up after five seconds at most, and says nothing.
+# A server gives a planned failover up after five seconds, and says nothing.
 FAILOVER = 6.0
-# Beyond the time for which a primary waits.
-MARGIN = 0.2
 log = logging.getLogger(__name__)
 
 
@@ -179,7 +175,8 @@ class ClusterOrders:
             raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, f"{former} still talks to this replica")
         if not order.promote.force and not is_linked:
             raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, "the replica is not in sync with its primary")
-        await _stand(server, view.holds_back or FAILOVER, *(["FORCE"] if order.promote.force else []))
+        await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if order.promote.force else []))
+        await _in_office(server)
 
     async def take_over(self, by: str) -> None:
         """Asked by the primary itself, which is about to stop."""
@@ -202,7 +199,8 @@ class ClusterOrders:
             able = sum(each.may_vote for each in voters)
             raise Refusal(Guard.A_VOTE_IS_IMPOSSIBLE, f"{able} of {len(voters)} primaries can vote")
         log.warning("takes over from %s without a vote: %s", view.own.primary_id, order.take_office.proof)
-        await _stand(server, FAILOVER, "TAKEOVER")
+        await server.call("CLUSTER", "FAILOVER", "TAKEOVER")
+        await _in_office(server)
 
     async def _reset(self, _order: contract.Order) -> None:
         server, view = await seen(self._pod)
@@ -247,28 +245,14 @@ def _check_follows(view: ClusterView, former: str) -> None:
         )
 
 
-async def _stand(server: Server, holds_back: float, *how: str) -> None:
-    """Again when the primary no longer holds back writes for it: the votes of one round may be spent already."""
-    ends = time.monotonic() + FAILOVER
-    while (left := ends - time.monotonic()) > 0:
-        try:
-            await server.call("CLUSTER", "FAILOVER", *how)
-        except Refused:
-            if not await _is_primary(server):
-                raise
-        if await _in_office(server, min(holds_back + MARGIN, left)):
-            return
-    raise Failure(Guard.THE_REPLICA_TAKES_OVER, "the other primaries have not voted for it in time")
-
-
-async def _in_office(server: Server, within: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within):
-            while not await _is_primary(server):  # noqa: ASYNC110 - nobody tells
+async def _in_office(server: Server) -> None:
+    try:
+        async with asyncio.timeout(FAILOVER):
+            while True:
+                if (await server.call("ROLE"))[0] == "master":
+                    return
                 await asyncio.sleep(LOOK_AGAIN)
-            return True
-    return False
-
-
-async def _is_primary(server: Server) -> bool:
-    return bool((await server.call("ROLE"))[0] == "master")
+    except TimeoutError:
+        raise Failure(
+            Guard.THE_REPLICA_TAKES_OVER, "the other primaries have not voted for it in time"
+        ) from None

@@ -39,7 +39,6 @@ from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.mover import Mover
 from valkey_operator.sidecar.parsed import parsed
-from valkey_operator.sidecar.patience import Patience
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
 from valkey_operator.sidecar.slot_orders import SlotOrders
@@ -85,7 +84,7 @@ class Pod:
         self.turn = asyncio.Lock()
         self.lease = Lease()
         self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
-        self._candidacy, self._patience = Candidacy(self.directive), Patience(self.directive)
+        self._candidacy = Candidacy(self.directive)
         self._readiness = ClusterReadiness()
         self._cluster_orders, self._slot_orders = ClusterOrders(self), SlotOrders(self)
         self._handing = Handing(self, self.members)
@@ -179,7 +178,6 @@ class Pod:
             await self.haste.look(server)
             await self.hush.look(server)
             await self._candidacy.look(server)
-            await self._patience.look(server)
             await self._fence_a_full_volume()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()

@@ -32,8 +32,6 @@ ATOMIC = 9
 PING_INTERVAL = "cluster-ping-interval"
 LOG_LEVEL, QUIET = "loglevel", "warning"
 NO_FAILOVER = "cluster-replica-no-failover"
-# In milliseconds. Before 8.1 it is always the usual time.
-HOLDS_BACK, USUALLY = "cluster-manual-failover-timeout", "5000"
 
 
 async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterView:
@@ -44,7 +42,7 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         "nodes": ("CLUSTER", "NODES"),
         "info": ("CLUSTER", "INFO"),
         "shard": ("CLUSTER", "MYSHARDID"),
-        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL, NO_FAILOVER, HOLDS_BACK),
+        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL, NO_FAILOVER),
         **({"shards": ("CLUSTER", "SHARDS")} if with_shards else {}),
     }
     said = dict(zip(commands, await ask(list(commands.values())), strict=True))
@@ -63,7 +61,6 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         is_hurrying=settings[PING_INTERVAL] != "0",
         is_hushed=settings[LOG_LEVEL] == QUIET,
         is_barred=settings[NO_FAILOVER] == "yes",
-        holds_back=int(settings[HOLDS_BACK]) / 1000 if HOLDS_BACK in settings else None,
     )
 
 
