@@ -83,9 +83,8 @@ class Member(Pod):
 
     async def _follow(self, server: LivingServer) -> None:
         if server.info is not None:
-            with contextlib.suppress(
-                Silent, Refused
-            ):  # as the pod does: with the next look it is tried again
+            # As the pod does: with the next look it is tried again.
+            with contextlib.suppress(Silent, Refused):
                 await self.haste.look(server)
                 await self.hush.look(server)
                 await self.candidacy.look(server)

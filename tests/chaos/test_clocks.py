@@ -1,8 +1,7 @@
 """A server whose wall clock jumps, forward and back, while the others' do not.
 
 Its machine was set by hand, or was stopped and went on: what it wrote is kept, and it is looked after as before.
-Sidecars and the operator measure time by a clock that does not jump. (All servers of a cluster on one machine: one sees
-the others as silent for an hour, and they it.)
+Sidecars and the operator measure time by a clock that does not jump.
 """
 
 from __future__ import annotations

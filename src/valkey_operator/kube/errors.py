@@ -90,7 +90,7 @@ class Taken(KubeError):
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
             f"{kind} {name} is there already and was not made by the operator, which leaves it as it is; "
-            "delete it or give it another name"
+            "delete it, or make the deployment under another name"
         )
 
 

@@ -42,9 +42,8 @@ class Making:
         body = {"apiVersion": "v1", "kind": "Secret", **system_users.system_users(deployment, passwords)}
         try:
             made = await self._world.client.create(SECRETS, deployment.namespace, body, ManagedObject)
-        except (
-            errors.AlreadyExists
-        ):  # made a moment ago, be it for another deployment: then all is tried again
+        except errors.AlreadyExists:
+            # Or it was made a moment ago, be it for another deployment: then all is tried again.
             raise errors.Taken("Secret", name) from None
         self._world.caches.secrets.store.put(made)
 
