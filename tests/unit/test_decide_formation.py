@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -288,3 +290,24 @@ def test_who_brings_unknown_company_joins_nobody_while_one_of_ours_was_never_hea
     meets = [each for each in step.actions if isinstance(each, Meet)]
     assert all("2-0" not in (each.node, *each.others) for each in meets)
     assert meets
+
+
+def test_two_that_have_both_moved_are_told_where_the_other_one_is() -> None:
+    """They say that they are connected to each other, for they try to be."""
+    members = [SeenMember(str(i), f"10.0.0.{i}:1@2") for i in range(3)]
+    former = [replace(each, address=f"10.9.9.{each.id}:1@2") for each in members]
+
+    def seen(*known: Iterable[SeenMember]) -> SeenCluster:
+        views = [ClusterView(str(i), is_ok=True, members=tuple(each)) for i, each in enumerate(known)]
+        return SeenCluster(tuple(ClusterNode(f"v-{i}-0", i, 0, view) for i, view in enumerate(views)), True)
+
+    both = seen(members, (*members[:2], former[2]), (members[0], former[1], members[2]))
+    assert [each for each in formation.plan(both).actions if isinstance(each, Meet)] == [
+        Meet("v-1-0", ("v-2-0",))
+    ]
+    assert formation.why_not_agreed(both) == "v-1-0 is not connected to v-2-0"
+    # One that has moved alone knocks at the others, and they hear from where.
+    alone = seen(members, (*members[:2], former[2]), members)
+    assert not any(isinstance(each, Meet) for each in formation.plan(alone).actions)
+    assert formation.why_not_agreed(alone) == "v-1-0 is not connected to v-2-0"
+    assert formation.why_not_agreed(seen(members, members, members)) == ""

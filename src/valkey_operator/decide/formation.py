@@ -81,6 +81,7 @@ def why_not_agreed(seen: SeenCluster) -> str:
         if view.by_id.keys() != seen.by_id.keys() or len(view.members) != len(view.by_id):
             return f"{node.name} does not know exactly the nodes of this cluster"
         unconnected = [seen.by_id[each.id].name for each in view.by_id.values() if not each.is_connected]
+        unconnected += [other.name for other in seen.nodes if _is_sought_elsewhere(view, other)]
         if unconnected:
             return f"{node.name} is not connected to {', '.join(sorted(unconnected))}"
         if not view.own.is_primary and not node.is_in_sync:
@@ -121,7 +122,7 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
             if other is not node
             and (other.id in view.by_id or not (_has_company(seen, view) or _has_company(seen, its)))
             and _needs_meeting(
-                view,
+                node,
                 other,
                 # One of the two is enough, unless the other one knows this node already and gets no answer.
                 is_near=node is hub or other is primary or (other is hub and node.id in its.by_id),
@@ -149,15 +150,26 @@ def _hub(seen: SeenCluster) -> ClusterNode | None:
     )  # fmt: skip
 
 
-def _needs_meeting(view: ClusterView, other: ClusterNode, *, is_near: bool) -> bool:
+def _needs_meeting(node: ClusterNode, other: ClusterNode, *, is_near: bool) -> bool:
+    assert node.view is not None
     if not other.address or any(
-        each.is_in_handshake and each.address == other.address for each in view.members
+        each.is_in_handshake and each.address == other.address for each in node.view.members
     ):
         return False
-    member = view.by_id.get(other.id)
+    member = node.view.by_id.get(other.id)
     if member is None:
         return is_near
-    return not member.is_connected and member.address != other.address
+    # Where both have moved, neither hears the other; the first of the two is told.
+    have_both_moved = other.view is not None and _is_sought_elsewhere(other.view, node)
+    return _is_sought_elsewhere(node.view, other) and (
+        not member.is_connected or (have_both_moved and node.name < other.name)
+    )
+
+
+def _is_sought_elsewhere(view: ClusterView, other: ClusterNode) -> bool:
+    """A server says "connected" of one that has moved as long as it knocks where that one was."""
+    member = view.by_id.get(other.id)
+    return member is not None and bool(other.address) and member.address != other.address
 
 
 def _follow(seen: SeenCluster) -> Iterable[Follow]:
