@@ -22,6 +22,7 @@ from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
 
 SECONDS = float(os.environ.get("HARDSHIP_SECONDS", "15"))
+MEBIBYTE = 1 << 20
 
 
 def pod_of(instance: Instance, node: str) -> str:
@@ -220,3 +221,22 @@ async def test_a_replica_that_can_never_sync_is_named_and_holds_a_roll(place: Pl
     await instance.is_well()
     for node in NODES:
         assert place.valkey(f"{node}-0", "CONFIG", "GET", "databases").split()[-1] == "33"
+
+
+@pytest.mark.slow
+async def test_a_replica_that_falls_behind_is_told_with_how_much(place: Place, faults: Faults) -> None:
+    instance = Instance(place, faults, 0)
+    await instance.make()
+    replica = next(node for node in NODES if node != instance.primary)
+    address = Address(place.get("service", "cache")["spec"]["clusterIP"], PORT)
+
+    def lagging() -> dict[str, int]:
+        return {each["name"]: each["bytes"] for each in instance.status().get("lagging", ())}
+
+    with await asyncio.to_thread(faults.cut, pod_of(instance, replica)):
+        async with await Wire.open(address) as wire:
+            for number in range(20):
+                await wire.call("SET", f"large:{number % 4}", "x" * MEBIBYTE)
+        await asyncio.to_thread(place.eventually, lambda: lagging() == {replica: 16 * MEBIBYTE}, 60)
+    await asyncio.to_thread(place.eventually, lambda: not lagging(), 60)
+    await instance.is_well()

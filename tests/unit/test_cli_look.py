@@ -22,6 +22,7 @@ from valkey_operator.cli.paint import WIDTH, Paint, span
 GOLDEN = Path(__file__).parents[1] / "golden" / "status"
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 Found = dict[str, Any]
+MEBIBYTE = 1 << 20
 
 
 def valkey(generation: int = 4, replicas: int = 3, **status: Any) -> Found:
@@ -130,8 +131,8 @@ def shard_nodes() -> tuple[Found, ...]:
     return tuple(found)
 
 
-MEBIBYTE = 1 << 20
 SCALING: Found = SHARDED | {
+    "lagging": [{"name": "demo-2-1", "bytes": 1024 * MEBIBYTE}],
     "totalShards": 4, "readyShards": 2, "totalReplicas": 6, "readyReplicas": 6,
     "message": "it serves, and is being changed; 2731 slots (61.5 MiB) are still to move",
     "shards": [
@@ -188,6 +189,7 @@ LOOKS = {
     "rolling": Look(
         valkey(
             **HEALTHY | {"state": "Reconciling", "reason": "RollingUpdate", "message": "1 of 3 servers is new"},
+            lagging=[{"name": "demo-2", "bytes": 16 * MEBIBYTE}],
             operation={
                 "kind": "RollingUpdate", "step": "waiting for demo-2 to be in sync", "done": 1, "total": 3,
                 "startedAt": "2026-11-15T11:58:20Z", "eta": "2026-11-15T12:03:00Z",
@@ -195,7 +197,7 @@ LOOKS = {
             next=[
                 {
                     "action": "hand over from demo-0 to demo-2", "refusedBy": "replica_is_caught_up_before_switchover",
-                    "why": "demo-2 is 12 MB behind",
+                    "why": "demo-2 is 17 MiB behind",
                 },
                 {"action": "restart demo-1", "refusedBy": "one_pod_of_a_shard_at_a_time"},
             ],

@@ -91,6 +91,19 @@ class ValkeyClusterSpec(Server):
     )
 
 
+class Lag(Model):
+    """How far one replica is behind."""
+
+    name: ShortText
+    """The ValkeyNode."""
+
+    bytes: int
+    """What it has yet to get of its primary's writes, at least: 4 MiB, 16 MiB, 64 MiB and so on."""
+
+
+Lagging = Annotated[list[Lag], list_map("name"), Field(max_length=1000)]
+
+
 class ShardStatus(Model):
     """How one shard is."""
 
@@ -162,6 +175,9 @@ class ValkeyClusterStatus(DeploymentStatus):
 
     slots_unassigned: int | None = None
     """Slots that have none."""
+
+    lagging: Lagging | None = None
+    """Replicas that follow and are 4 MiB or more behind."""
 
     shards: Annotated[list[ShardStatus], list_map("shardIndex"), Field(max_length=500)] | None = None
     """The shards."""
@@ -275,6 +291,9 @@ class ValkeyStatus(DeploymentStatus):
 
     sentinel_name: ShortText | None = None
     """Which one."""
+
+    lagging: Lagging | None = None
+    """Replicas that follow and are 4 MiB or more behind."""
 
     nodes: Annotated[list[InstanceNodeStatus], list_map("name"), Field(max_length=20)] | None = None
     """The servers."""

@@ -11,6 +11,7 @@ from typing import Any
 from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
 from valkey_operator.cli.paint import Paint, ago, plain, until, wrapped
+from valkey_operator.decide.sight import SMALL_LAG
 from valkey_operator.decide.slots import size_text
 
 Found = dict[str, Any]
@@ -190,7 +191,7 @@ def _table(look: Look, paint: Paint) -> Iterator[str]:
 
 def _replicated(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     said = {each["name"]: each for each in look.status.get("nodes") or ()}
-    titles = ("NODE", "ROLE", "READY", "FOLLOWS", "PROMOTABLE", "VERSION")
+    titles = ("NODE", "ROLE", "READY", "FOLLOWS", "LAG", "PROMOTABLE", "VERSION")
     return titles, [_row(look, node, said.get(_name(node), {})) for node in look.nodes]
 
 
@@ -200,7 +201,7 @@ def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     owners: dict[str, Found] = {each.get("primary", ""): each for each in shards}
     behind = {name for each in shards for name in each.get("behind") or ()}
     zones = [each["zone"] for each in shards if each.get("zone")]
-    titles = ("NODE", "ROLE", "READY", "IN SYNC", "VERSION", "MEMORY", *(("ZONE",) if zones else ()), "SLOTS")
+    titles = ("NODE", "ROLE", "READY", "LAG", "VERSION", "MEMORY", *(("ZONE",) if zones else ()), "SLOTS")
     rows: list[tuple[str, ...]] = []
     for node in look.nodes:
         name, status = _name(node), _status(node)
@@ -211,7 +212,7 @@ def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 name,
                 role,
                 "yes" if status.get("ready") else "no",
-                ("no" if name in behind else "yes") if role == "replica" else "-",
+                _lag(look, name, is_linked=name not in behind) if role == "replica" else "-",
                 status.get("valkeyVersion") or "-",
                 _memory(own or {}),
                 *(((own or {}).get("zone") or "-",) if zones else ()),
@@ -219,6 +220,16 @@ def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
             )
         )
     return titles, rows
+
+
+def _lag(look: Look, name: str, *, is_linked: bool) -> str:
+    """Below the first step of what is told nobody says how much it is."""
+    told = {each["name"]: each["bytes"] for each in look.status.get("lagging") or ()}
+    if not is_linked:
+        return "not in sync"
+    mebibytes = told.get(name, SMALL_LAG) >> 20
+    shown_size = f"{mebibytes >> 10} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
+    return f">{shown_size}" if name in told else f"<{shown_size}"
 
 
 def _memory(shard: Found) -> str:
@@ -242,11 +253,15 @@ def _row(look: Look, node: Found, said: Found) -> tuple[str, ...]:
     name, status = _name(node), _status(node)
     role = said.get("role") or status.get("observedRole") or "unknown"
     promotable = look.status.get("promotable") or ()
+    ready = {_name(each) for each in look.nodes if _status(each).get("ready")}
     return (
         name,
         role,
         "yes" if status.get("ready") else "no",
         status.get("observedReplicaOf") or "-",
+        _lag(look, name, is_linked={name, status.get("observedReplicaOf")} <= ready)
+        if role == "replica"
+        else "-",
         ("yes" if name in promotable else "no") if role == "replica" else "-",
         status.get("valkeyVersion") or "-",
     )

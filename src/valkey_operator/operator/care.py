@@ -12,6 +12,7 @@ from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator import lag
 from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status
@@ -24,6 +25,7 @@ from valkey_operator.render import marks
 RESYNC = 600.0
 # Of a status: what nobody does who does not look after it.
 UNDER_WAY = ("operation", "next")
+LAGGING = "lagging"
 
 
 class Sight(Protocol):
@@ -85,14 +87,26 @@ class Care(ABC):
 
     async def _tell(self, item: Custom, after: dict[str, Any], refused: Refusal | None) -> float | None:
         """Write the status and the roles; the seconds to wait where the status changes too often."""
+        nodes = self._all.nodes(item.key)
+        lagging = self._lagging(nodes)
+        after = {name: value for name, value in after.items() if name != LAGGING}
+        after |= {LAGGING: lagging} if lagging else {}
         if refused is not None:
             after = refused_status(item, after, refused, datetime.now(UTC))
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
             # Onto the very version that was seen: the record in it must not be undone by an older look.
             await self._world.writer.status(self._items, item, item.status, after, compare=True)
-        await label_roles(self._world, [(node, self._all.pod(node)) for node in self._all.nodes(item.key)])
+        await label_roles(self._world, [(node, self._all.pod(node)) for node in nodes])
         return pause or None
+
+    def _lagging(self, nodes: list[Custom]) -> list[dict[str, Any]]:
+        """What primaries said last of their replicas."""
+        found: dict[str, int] = {}
+        for node in nodes:
+            heard = self._world.observations.get(node.key)
+            found |= lag.behind(heard.observation) if heard is not None else {}
+        return [{"name": name, "bytes": count} for name, count in sorted(found.items())]
 
     def _notes(self, key: Key, state: State) -> list[str]:
         """What nodes have to say: those that serve beside that, the others why they do not, if nobody waits for it."""

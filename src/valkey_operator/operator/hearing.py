@@ -11,7 +11,7 @@ from valkey_operator.api.events import EventReason
 from valkey_operator.contract.identity import NodeIdentity
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key, Object
-from valkey_operator.operator import heartbeats
+from valkey_operator.operator import heartbeats, lag
 from valkey_operator.operator.calls import identity_of
 from valkey_operator.operator.heartbeats import CurrentPod, Grant, Leadership, Missing
 from valkey_operator.operator.node import is_managed
@@ -103,6 +103,7 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         # As exactly as a status tells it: see `cluster_status.steady`.
         round(math.log(server.memory.used_bytes + 1, 1.125)),
         (server.replication.primary_address, server.replication.link_is_up),
+        lag.behind(seen),
         _cluster_news(server.cluster),
         (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )
