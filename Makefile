@@ -9,6 +9,8 @@ export UV_PYTHON_DOWNLOADS := never
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 RUN := $(UV) run --quiet
 VERSION_OF_UV := 0.13.7
+# Two clusters, each with half of the tests: most of a test is waiting. A cluster that was given cannot be doubled.
+SIDE_BY_SIDE := $(if $(filter existing,$(PROVIDER)),,--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
 .PHONY: help up down test check format generate images control chaos bench tools
 
@@ -43,7 +45,7 @@ down: tools ## end the cluster of this checkout and leave nothing of it
 
 test: tools images ## every test but the hours-long ones; uses the cluster that is up, else one of its own
 	@$(RUN) pytest tests/unit --numprocesses 4 --quiet
-	@$(RUN) pytest --ignore tests/unit
+	@$(RUN) pytest --ignore tests/unit $(SIDE_BY_SIDE)
 
 check: tools ## format, lint, types, imports, generated files, shell and Containerfiles
 	@$(RUN) ruff format --check .

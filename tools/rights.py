@@ -8,6 +8,7 @@ docs/reference/rights.md, which must name a test for every right in the chart (t
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -80,12 +81,16 @@ def _place(request: Request) -> str:
 
 
 def note(requests: Iterable[Request], test: str) -> None:
-    before = json.loads(NOTED.read_text()) if NOTED.exists() else {}
+    """Tests may run side by side."""
     name = re.sub(r"\[.*", "", test)
+    found = {"/".join(right): name for right in sorted(used(requests))}
     NOTED.parent.mkdir(exist_ok=True)
-    NOTED.write_text(
-        json.dumps({**{"/".join(right): name for right in sorted(used(requests))}, **before}, indent=1)
-    )
+    with NOTED.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        before = json.loads(file.read() or "{}")
+        file.truncate(0)
+        file.write(json.dumps({**found, **before}, indent=1))
 
 
 def table(text: str) -> dict[Right, str]:

@@ -15,10 +15,18 @@ from devcluster.faults import Faults
 from devcluster.progress import Progress
 from devcluster.provider import checkout, choose
 
+FIRST = "gw0"
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """This checkout's cluster with all images loaded; one that existed before is never ended."""
+    """This checkout's cluster with all images loaded; one that existed before is never ended.
+
+    Where tests run side by side (pytest-xdist), every process but the first has a cluster of its own.
+    """
+    process = os.environ.get("PYTEST_XDIST_WORKER", FIRST)
+    if process != FIRST:  # also for the commands that tests run
+        os.environ["DEVCLUSTER_NAME"] = f"{choose().name[:25]}-{process}"
     chosen = choose()
     existed = chosen.exists
     progress = Progress()
