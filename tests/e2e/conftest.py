@@ -154,7 +154,7 @@ def rights(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[None]:
     lacking = [each for each in ours if each.is_refused]
     if SCOPE == "some":  # the test before has taken its namespace away, and with it the rights there
         lacking = [each for each in lacking if each.namespace in ("", PLACE, own)]
-    used = request.node.funcargs.get("place")
+    used = (request.node.funcargs or {}).get("place")  # none after an interrupt
     # An API server that has just started refuses until it has read who may do what.
     is_excused = isinstance(used, Place) and used.api_restarts
     assert lacking == [] or is_excused or "charts" in request.fixturenames

@@ -37,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
         yield chosen
     finally:
         if not existed:
-            chosen.down(progress)
+            chosen.down(Progress())  # after an interrupt, what the first one wrote to is closed
 
 
 @pytest.fixture
