@@ -152,8 +152,11 @@ async def test_what_the_sidecar_says_is_in_the_status_and_then_nothing_is_writte
     status = place.status()
     assert (status["observedRole"], status["valkeyVersion"]) == ("primary", "9.1.0")
     assert status["podUID"] == place.get("pod", "demo-0-0")["metadata"]["uid"]
-    # Kubernetes has said the last of what it says by itself.
+    # The last that is told of it, by Kubernetes and by another controller of ours.
     await eventually(lambda: place.get("statefulset", "demo-0")["status"].get("availableReplicas") == 1)
+    await eventually(
+        lambda: place.get("pod", "demo-0-0")["metadata"]["labels"].get("valkey.io/role") == "primary"
+    )
     before = [place.get(*each)["metadata"]["resourceVersion"] for each in KNOWN]
     asked = place.sidecar.asked
     for _ in range(5):
