@@ -43,7 +43,7 @@ up: tools images ## a Kubernetes, the operator in it and a first cluster of Valk
 down: tools ## end the cluster of this checkout and leave nothing of it
 	@$(RUN) devcluster down
 
-test: tools images ## every test but the hours-long ones; uses the cluster that is up, else one of its own
+test: tools images ## every test but the hours-long ones, on the cluster that is up, else on one of its own, and on a second one
 	@$(RUN) pytest tests/unit --numprocesses 4 --quiet
 	@$(RUN) pytest --ignore tests/unit $(SIDE_BY_SIDE)
 
