@@ -77,7 +77,7 @@ chaos: tools images ## what takes long: a thousand of each attack on our ports, 
 	@FUZZ_CASES=1000 $(RUN) pytest -q -rP tests/fuzz
 	@CUTS=all $(RUN) pytest -q tests/apiserver/test_operator_cuts.py
 	@EXPIRIES=3 $(RUN) pytest -q -m slow
-	@ROTATIONS=200 KILLS=50 AWAY=60 CHAOS_SEEDS=12 HARDSHIP_SECONDS=60 $(RUN) pytest -q -rP tests/e2e/test_certificates.py \
+	@ROTATIONS=200 KILLS=50 AWAY=60 OPERATOR_AWAY=600 CHAOS_SEEDS=12 HARDSHIP_SECONDS=60 $(RUN) pytest -q -rP tests/e2e/test_certificates.py \
 	    tests/e2e/test_events.py tests/e2e/test_away.py tests/chaos/test_replicated.py tests/chaos/test_unplanned.py \
 	    tests/chaos/test_hardship.py tests/chaos/test_changed_minds.py tests/chaos/test_cluster.py \
 	    tests/chaos/test_cluster_healing.py tests/chaos/test_cluster_hardship.py tests/chaos/test_control.py
