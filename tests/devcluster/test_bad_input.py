@@ -16,7 +16,7 @@ from devcluster import cgroups, machine
 from devcluster.binaries import build, sets_for
 from devcluster.cluster import EmbeddedCluster
 from devcluster.embedded import Wish
-from devcluster.places import cache_root, cluster_lock, default_name, group
+from devcluster.places import beside, cache_root, cluster_lock, default_name, group
 from devcluster.problem import Problem
 from devcluster.progress import Progress
 from devcluster.provider import checkout
@@ -119,6 +119,16 @@ def test_remains_of_a_cluster_whose_folder_is_gone_are_cleared_by_down(devcluste
     assert done.returncode == 0, done.stderr
     assert not list(Path("/run/netns").glob(f"{group(NAME)}.*"))
     assert devcluster("down", "--name", NAME).stdout == f"there is no cluster {NAME}\n"
+
+
+def test_what_interrupted_tests_have_left_beside_a_cluster_goes_with_it(
+    devcluster: Call, state: Path
+) -> None:
+    record = state / beside(NAME, "gw1") / "cluster.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert devcluster("down", "--name", NAME).returncode == 0
+    assert not record.parent.exists()
 
 
 def test_a_damaged_record_is_said_with_the_way_out(devcluster: Call, state: Path) -> None:

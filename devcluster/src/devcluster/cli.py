@@ -13,6 +13,7 @@ from devcluster import fault_cli, helm, image_build, report
 from devcluster.binaries import kubernetes_minors
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.embedded import Wish
+from devcluster.places import beside, state_root
 from devcluster.problem import Problem
 from devcluster.processes import Processes
 from devcluster.progress import Progress
@@ -115,9 +116,12 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _down(options: argparse.Namespace) -> int:
+    """And what tests that were interrupted have left beside it."""
     cluster = _chosen(options)
     if not cluster.down(Progress()) and cluster.provider == "embedded":
         print(f"there is no cluster {cluster.name}")
+    for folder in state_root().glob(f"{beside(cluster.name)}*") if cluster.provider == "embedded" else ():
+        EmbeddedCluster(folder.name).down(Progress())
     return 0
 
 

@@ -12,6 +12,7 @@ from devcluster import image_build
 from devcluster.cluster import Cluster, EmbeddedCluster
 from devcluster.embedded import Wish
 from devcluster.faults import Faults
+from devcluster.places import beside
 from devcluster.progress import Progress
 from devcluster.provider import checkout, choose
 
@@ -25,8 +26,9 @@ def cluster() -> Iterator[Cluster]:
     Where tests run side by side (pytest-xdist), every process but the first has a cluster of its own.
     """
     process = os.environ.get("PYTEST_XDIST_WORKER", FIRST)
-    if process != FIRST:  # also for the commands that tests run
-        os.environ["DEVCLUSTER_NAME"] = f"{choose().name[:25]}-{process}"
+    if process != FIRST:
+        os.environ["DEVCLUSTER_NAME"] = beside(choose().name, process)  # also for commands that tests run
+        choose().down(Progress())  # an interrupted run may have left it
     chosen = choose()
     existed = chosen.exists
     progress = Progress()

@@ -52,6 +52,11 @@ def default_name(checkout: Path) -> str:
     return f"{word}-{digits}" if word[:1].isalpha() else f"c-{digits}"
 
 
+def beside(name: str, process: str = "gw") -> str:
+    """The cluster of another process of the same tests; or that with which the names of all these begin."""
+    return f"{name[:25]}-{process}"
+
+
 @dataclass(frozen=True)
 class Record:
     """What was asked for when the cluster was made; it outlives every process of the cluster."""
