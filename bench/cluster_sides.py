@@ -26,7 +26,8 @@ from devcluster.provider import checkout
 IMAGE = "valkey-operator/valkey:9.1"
 STORED = {"size": "64Mi", "storageClassName": "standard"}
 OURS = {"imagePullPolicy": "Never"}
-THEIRS = {"exporter": {"enabled": False}}
+# The image does not run as root, and the other operator leaves the owner of volumes to its user.
+THEIRS = {"exporter": {"enabled": False}, "podSecurityContext": {"fsGroup": 10001}}
 
 
 @dataclass
