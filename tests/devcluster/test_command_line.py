@@ -15,6 +15,7 @@ from devcluster.pause import archive
 from devcluster.problem import Problem
 from devcluster.progress import Progress
 from devcluster.provider import checkout, choose
+from devcluster.waiting import until
 from tests.devcluster.servers import start
 
 
@@ -116,8 +117,9 @@ def test_an_existing_cluster_is_used_and_never_ended(
     existing.up(Wish(), Progress())
     assert existing.is_up
     assert existing.status().count(" Ready ") == 3
-    images = image_build.recipes(checkout() / "images")
-    assert existing.load([recipe.archive for recipe in images.values()]) == []
+    archives = [recipe.archive for recipe in image_build.recipes(checkout() / "images").values()]
+    # A kubelet tells twice a minute which images it has.
+    until(lambda: not existing.load(archives), "word from the kubelets of their images", 120)
     absent = archive("docker.io/library/absent:1", tmp_path / "absent.tar")
     assert existing.load([absent]) == [
         "docker.io/library/absent:1 is not on node1, node2, node3: push it where they pull from"
