@@ -5,9 +5,9 @@ from __future__ import annotations
 from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver
+from valkey_operator.decide.sight import SMALL_LAG
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
-SMALL_LAG = 4 * 1024 * 1024
 SWITCHOVER = "Switchover"
 LEARNS = 0.1
 
