@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import uuid
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from devcluster.cluster import Cluster
+from devcluster.fixtures import own_namespace
 from tests.caches import PATIENCE, nothing_left_running
 from tests.devcluster import servers
 from valkey_operator.kube import access, errors, streams
@@ -25,11 +25,9 @@ Problems = list[errors.KubeError]
 @pytest.fixture(scope="module")
 def pod(cluster: Cluster) -> Iterator[Key]:
     """One server for all tests of this file."""
-    namespace = f"test-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", namespace)
-    servers.start(cluster, namespace, "one")
-    yield Key(namespace, "one")
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with own_namespace(cluster) as namespace:
+        servers.start(cluster, namespace, "one")
+        yield Key(namespace, "one")
 
 
 @pytest.fixture

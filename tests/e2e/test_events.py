@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from devcluster.faults import Faults
 from tests.e2e.conftest import PLACE, Place
@@ -45,8 +46,15 @@ class Heard:
 @asynccontextmanager
 async def listening(place: Place) -> AsyncIterator[Heard]:
     operator = Place(place.cluster, PLACE)
+    now = datetime.now(UTC).isoformat(
+        timespec="seconds"
+    )  # not "a second ago", when kubectl itself may take longer
     command = operator.command(
-        "logs", "--follow", "--prefix", "--since=1s", "--selector=app.kubernetes.io/name=valkey-operator"
+        "logs",
+        "--follow",
+        "--prefix",
+        f"--since-time={now}",
+        "--selector=app.kubernetes.io/name=valkey-operator",
     )
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, limit=2**20)
     heard = Heard()

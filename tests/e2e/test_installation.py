@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 from devcluster.cluster import Cluster
 from devcluster.command import CommandFailed
+from devcluster.fixtures import own_namespace
 from devcluster.helm import Helm
 from devcluster.provider import checkout
 from tests.e2e.conftest import CHART, INSTALL, PLACE, RELEASE, Place, charts_of
@@ -108,10 +108,8 @@ def takes_up(place: Place) -> None:
 @pytest.fixture
 def elsewhere(place: Place) -> Iterator[Place]:
     """A second namespace, which the operator may look after or not."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    place.cluster.kubectl("create", "namespace", name)
-    yield Place(place.cluster, name)
-    place.cluster.kubectl("delete", "namespace", name, "--wait=false")
+    with own_namespace(place.cluster) as name:
+        yield Place(place.cluster, name)
 
 
 @pytest.mark.parametrize("scope", ["all", "some"])

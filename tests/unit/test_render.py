@@ -296,23 +296,21 @@ def apart(wanted: Deployment, node: str) -> dict[str, Any]:
     return found
 
 
-def test_those_with_the_same_data_are_kept_apart_unless_people_have_wishes_of_their_own() -> None:
+def test_those_that_replace_each_other_are_kept_apart_unless_people_have_wishes_of_their_own() -> None:
     grid = Deployment("ValkeyCluster", "demo", "prod", "uid-1", layers.effective("ValkeyCluster", {}).values)
     labels = pod.template(grid, "demo-12-1", OPERATOR)["metadata"]["labels"]
-    assert labels[marks.SHARD] == "12"
-    host, zone = apart(grid, "demo-12-1")["podAntiAffinity"][
-        "preferredDuringSchedulingIgnoredDuringExecution"
-    ]
-    assert host["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    assert zone["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
-    assert host["weight"] > zone["weight"]
-    for term in (host, zone):
-        selected = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
-        assert selected.items() <= labels.items()
-        assert selected[marks.SHARD] == "12"
+    terms = apart(grid, "demo-12-1")["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    keys = [each["podAffinityTerm"]["topologyKey"] for each in terms]
+    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"] * 2
+    weights = [each["weight"] for each in terms]
+    assert weights == sorted(weights, reverse=True), "first the data, first the machine"
+    own = {marks.SHARD: "12"}, {marks.SHARD: "12"}, {marks.NUMBER: "1"}, {marks.NUMBER: "1"}
+    for term, place in zip(terms, own, strict=True):
+        assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == {**marks.pods(grid), **place}
+    assert {**marks.pods(grid), marks.SHARD: "12", marks.NUMBER: "1"}.items() <= labels.items()
     near: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     assert apart(deployment(affinity=near), "demo-0").keys() == {"nodeAffinity", "podAntiAffinity"}
-    own: dict[str, Any] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    assert apart(deployment(affinity=own), "demo-0") == own
+    wished: dict[str, Any] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert apart(deployment(affinity=wished), "demo-0") == wished
     spread = [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}]
     assert apart(deployment(topologySpreadConstraints=spread), "demo-0") == {}

@@ -98,12 +98,21 @@ def end_all(path: str, patience: float = 20) -> None:
     """Kill every process in this cgroup and below, until none is left."""
     deadline = time.monotonic() + patience
     while remaining := pids(path):
+        _thaw(path)
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise Problem(f"processes {sorted(remaining)} of {path} do not end; look at them with `ps`")
         time.sleep(0.02)
+
+
+def _thaw(path: str) -> None:
+    """What is frozen does not die: a runtime freezes a container while it ends it, and may itself be ended then."""
+    file, word = ("cgroup.freeze", "0") if is_v2() else ("freezer.state", "THAWED")
+    for folder in _folders(_tree("freezer") / path):
+        with contextlib.suppress(OSError):  # one that goes away, or that has no such file
+            (folder / file).write_text(word)
 
 
 def remove(path: str, patience: float = 10) -> None:

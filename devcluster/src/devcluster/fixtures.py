@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -57,9 +58,9 @@ def faults(embedded_cluster: EmbeddedCluster) -> Iterator[Faults]:
     embedded_cluster.faults.heal_all()
 
 
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own, gone afterwards."""
+@contextmanager
+def own_namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace in which pods can be made, gone afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     # Without it no pod can be made. It comes a moment later; much later when a test before this one has silently cut
@@ -68,3 +69,10 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl(*wait, "--namespace", name, timeout=200)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own."""
+    with own_namespace(cluster) as name:
+        yield name

@@ -11,8 +11,9 @@ from valkey_operator.model.deployment import Deployment, Owner
 MANAGED_BY = "valkey-operator"
 CLUSTER = "valkey.io/cluster"
 NODE = "valkey.io/node"
-# Of a cluster's pod: the number of its shard.
+# Of a cluster's pod: the number of its shard, and its own number there; 0 begins as the primary.
 SHARD = "valkey.io/shard"
+NUMBER = "valkey.io/number"
 ROLE = "valkey.io/role"
 # On the Service of a deployment: the node its selector names.
 LEADS_TO = "valkey.io/leads-to"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,10 @@ SIDECAR_MOUNTS: list[Part] = [
     {"name": "identity", "mountPath": "/etc/valkey-operator/identity", "readOnly": True},
 ]
 
-# Soft, so that a small cluster takes all of them all the same.
+# Soft, so that a small cluster takes all of them all the same: first those with the same data, then those with the same
+# number in their shards, or a machine might take with it more primaries than the others may replace.
 APART = {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
+NUMBERS_APART = {"kubernetes.io/hostname": 20, "topology.kubernetes.io/zone": 10}
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
     """In the core API's own shape, for a StatefulSet or a Deployment."""
     labels = {
         **marks.labels(deployment, marks.SERVER, node),
-        **_shard(deployment, node),
+        **_place(deployment, node),
         marks.GUARDED: "yes",
     }
     annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
@@ -90,22 +93,33 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
 
 
-def _shard(deployment: Deployment, node: str) -> dict[str, str]:
+def _place(deployment: Deployment, node: str) -> dict[str, str]:
     """A node of a cluster is called after its shard and its number there."""
-    return {marks.SHARD: node.split("-")[-2]} if deployment.kind == "ValkeyCluster" else {}
+    if deployment.kind != "ValkeyCluster":
+        return {}
+    _, shard, number = node.rsplit("-", 2)
+    return {marks.SHARD: shard, marks.NUMBER: number}
 
 
 def _affinity(deployment: Deployment, node: str) -> Part:
-    """What people wish; and, unless they have wishes of their own about that, those with the same data apart."""
+    """What people wish; and, unless they have wishes of their own about that, those apart that replace each other."""
     wished = dict(deployment.value("affinity", {}))
     if "podAntiAffinity" in wished or deployment.value("topologySpreadConstraints"):
         return wished
-    same_data = {"matchLabels": {**marks.pods(deployment), **_shard(deployment, node)}}
-    terms = [
-        {"weight": weight, "podAffinityTerm": {"labelSelector": same_data, "topologyKey": key}}
-        for key, weight in APART.items()
-    ]
+    place = _place(deployment, node)
+    number = {marks.NUMBER: place.pop(marks.NUMBER)} if place else {}
+    terms = _away_from(deployment, place, APART)
+    if number:
+        terms += _away_from(deployment, number, NUMBERS_APART)
     return {**wished, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _away_from(deployment: Deployment, others: Mapping[str, str], weights: Mapping[str, int]) -> list[Part]:
+    selector = {"matchLabels": {**marks.pods(deployment), **others}}
+    return [
+        {"weight": weight, "podAffinityTerm": {"labelSelector": selector, "topologyKey": key}}
+        for key, weight in weights.items()
+    ]
 
 
 def _containers(deployment: Deployment) -> list[Part]:
