@@ -23,7 +23,7 @@ from typing import Any
 import valkey
 
 from bench.cluster_sides import Side, ours, peer
-from bench.one_node import bare
+from bench.one_node import OPERATORS, Bench, bare, resident_mib
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.history import Recorder
 from tests.chaos.outcomes import Outcome
@@ -43,12 +43,17 @@ TWENTY = 20
 Ready = Callable[[], Awaitable[bool]]
 
 
-async def until(claim: Ready) -> None:
+async def nothing_more() -> bool:
+    """What is awaited besides that the status says Ready for the wish of now."""
+    return True
+
+
+async def until(claim: Ready, pace: float = 0.1) -> None:
     ends = time.monotonic() + LIMIT
     while not await claim():
         if time.monotonic() > ends:
             raise TimeoutError(f"it was not ready within {LIMIT:g} s")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(pace)
 
 
 class Grid:
@@ -66,9 +71,6 @@ class Grid:
 
     def pods(self) -> dict[str, dict[str, Any]]:
         return {each["metadata"]["name"]: each for each in self.objects("pods")}
-
-    async def exists(self) -> bool:
-        return bool(await asyncio.to_thread(self.pods))
 
     def uids(self) -> dict[str, str]:
         return {name: each["metadata"]["uid"] for name, each in self.pods().items()}
@@ -99,14 +101,12 @@ class Grid:
     def _says_ready(self) -> bool:
         (found,) = self.objects("valkeyclusters")
         status, generation = found.get("status", {}), found["metadata"]["generation"]
-        is_current = status.get("observedGeneration", generation) == generation
+        if status.get("observedGeneration", generation) != generation:
+            return False
+        if (status.get("state"), status.get("readyShards")) != ("Ready", self.shards):
+            return False  # before their pods are asked for: that many cost the machine what it needs to start them
         pods = self.pods().values()
-        return (
-            is_current
-            and (status.get("state"), status.get("readyShards")) == ("Ready", self.shards)
-            and len(pods) == 2 * self.shards
-            and all(map(_is_ready, pods))
-        )
+        return len(pods) == 2 * self.shards and all(map(_is_ready, pods))
 
     async def _servers_agree(self) -> bool:
         try:
@@ -155,13 +155,13 @@ Operation = Callable[[Grid, list[Shard]], Awaitable[Ready]]
 async def more_shards(grid: Grid, _layout: list[Shard]) -> Ready:
     grid.shards = 6
     grid.patch({"shards": 6})
-    return grid.exists
+    return nothing_more
 
 
 async def fewer_shards(grid: Grid, _layout: list[Shard]) -> Ready:
     grid.shards = 3
     grid.patch({"shards": 3})
-    return grid.exists
+    return nothing_more
 
 
 async def roll(grid: Grid, _layout: list[Shard]) -> Ready:
@@ -258,7 +258,7 @@ async def run(side: Side, wanted: list[str], figures: Figures) -> None:
     async with namespace(side) as place:
         grid, begun = Grid(side, place), time.monotonic()
         side.apply(place, side.manifest(NAME, 3))
-        await grid.well(grid.exists)
+        await grid.well(nothing_more)
         figures.note(side.name, "create", seconds=round(time.monotonic() - begun, 2))
         await asyncio.to_thread(fill, await grid.target().layout())
         for name, operation in OPERATIONS.items():
@@ -301,7 +301,7 @@ async def bare_servers(side: Side, count: int, figures: Figures) -> None:
             pods = (await asyncio.to_thread(grid.pods)).values()
             return len(pods) == count and all(map(_is_ready, pods))
 
-        await until(are_ready)
+        await until(are_ready, pace=count / 100)
         figures.note(side.name, f"{count} bare servers", seconds=round(time.monotonic() - begun, 2))
 
 
@@ -311,8 +311,16 @@ async def twenty(side: Side, figures: Figures) -> None:
         grid, begun = Grid(side, place), time.monotonic()
         grid.shards = TWENTY
         side.apply(place, side.manifest(NAME, TWENTY))
-        await grid.well(grid.exists)
-        figures.note(side.name, "20 x 2", seconds=round(time.monotonic() - begun, 2))
+        await grid.well(nothing_more)
+        figures.note(side.name, "20 x 2", seconds=round(time.monotonic() - begun, 2), **memory_of(side))
+
+
+def memory_of(side: Side) -> dict[str, float]:
+    """What the leading operator holds; the other one is no pod."""
+    if side.name != "ours":
+        return {}
+    bench = Bench()
+    return {"operator_mib": resident_mib(bench.pid(OPERATORS, bench.leader(), "operator"))}
 
 
 @contextlib.asynccontextmanager
