@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -70,3 +72,13 @@ def test_an_order_that_is_not_known_is_seen_as_none() -> None:
     """So a sidecar refuses it by name instead of doing something else."""
     unknown = contract.Order(pod_uid="x").SerializeToString() + b"\xda\x0c\x00"  # order number 203
     assert contract.Order.FromString(unknown).WhichOneof("order") is None
+
+
+def test_a_process_does_not_load_the_half_of_protobuf_that_does_not_work() -> None:
+    program = (
+        "import sys; from valkey_operator.contract.v1 import sidecar_pb2 as it; "
+        "print(it.Observation.FromString(it.Observation(node='a').SerializeToString()).node, "
+        "*(name for name in sys.modules if name.startswith('google.protobuf.text_format')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["a"]
