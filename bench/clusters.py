@@ -96,7 +96,7 @@ class Grid:
                 await is_done() and await asyncio.to_thread(self._says_ready) and await self._servers_agree()
             )
 
-        await until(is_well)
+        await until(is_well, pace=self.shards / 50)
 
     def _says_ready(self) -> bool:
         (found,) = self.objects("valkeyclusters")

@@ -14,7 +14,7 @@ def on_its_way(message: str) -> dict[str, str]:
 
 def test_the_first_word_and_the_last_are_told_at_once_and_between_them_every_two_seconds() -> None:
     clock = [0.0]
-    calm, status, written = Calm(lambda: clock[0]), dict[str, str](), []
+    calm, status, written = Calm(now=lambda: clock[0]), dict[str, str](), []
     for tenth in range(50):
         clock[0] = tenth / 10
         wanted = on_its_way(f"step {tenth}") if tenth < 45 else {"state": "Ready", "message": "serves"}
@@ -26,14 +26,14 @@ def test_the_first_word_and_the_last_are_told_at_once_and_between_them_every_two
 
 def test_it_says_how_long_to_wait() -> None:
     clock = [0.0]
-    calm = Calm(lambda: clock[0])
+    calm = Calm(now=lambda: clock[0])
     assert calm.pause(KEY, {}, on_its_way("a")) == 0
     clock[0] = 0.5
     assert calm.pause(KEY, on_its_way("a"), on_its_way("b")) == 1.5
 
 
 def test_what_fails_is_told_at_once() -> None:
-    calm = Calm(lambda: 0.0)
+    calm = Calm(now=lambda: 0.0)
     assert calm.pause(KEY, {}, on_its_way("a")) == 0
     assert calm.pause(KEY, on_its_way("a"), {"state": "Failed"}) == 0
     assert calm.pause(KEY, {"state": "Failed"}, on_its_way("b")) == 0
@@ -46,7 +46,7 @@ def moving(done: int, **more: object) -> dict[str, object]:
 
 def test_an_operation_that_counts_on_is_told_every_two_seconds_and_all_else_at_once() -> None:
     clock = [0.0]
-    calm = Calm(lambda: clock[0])
+    calm = Calm(now=lambda: clock[0])
     assert calm.pause(KEY, {}, moving(0)) == 0
     clock[0] = 0.5
     assert calm.pause(KEY, moving(0), moving(100)) == 1.5

@@ -112,9 +112,10 @@ async def test_when_the_leader_it_was_sent_to_is_dead_it_comes_back_to_the_servi
 async def test_while_nobody_leads_it_asks_again_when_it_was_told_to() -> None:
     standby = operator(2)
     async with started(standby):
-        sidecar, begun = Sidecar(standby.address), time.monotonic()
+        sidecar = Sidecar(standby.address)
         async with sending(sidecar):
-            await eventually(lambda: sidecar.sequence == 1)
+            await eventually(lambda: sidecar.counts[Count.HEARTBEATS_FAILED] == 1)
+            begun = time.monotonic()
             lead(2, standby)
             await eventually(lambda: len(standby.heard) == 1)
             assert 0.5 < time.monotonic() - begun < 5

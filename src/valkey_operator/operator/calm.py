@@ -21,8 +21,8 @@ PROGRESS = ("message", "conditions", "operation", "next", "shards")
 class Calm:
     """By object."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+    def __init__(self, pause: float = PAUSE, now: Callable[[], float] = time.monotonic) -> None:
+        self._pause, self._now = pause, now
         self._written: dict[Key, float] = {}
 
     def pause(self, key: Key, before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
@@ -32,7 +32,7 @@ class Calm:
             if after.get("state") in (State.INITIALIZING, State.RECONCILING):
                 self._written[key] = self._now()
             return 0.0
-        left = self._written.setdefault(key, self._now()) + PAUSE - self._now()
+        left = self._written.setdefault(key, self._now()) + self._pause - self._now()
         if left > 0:
             return left
         self._written[key] = self._now()

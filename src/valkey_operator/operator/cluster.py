@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from valkey_operator.decide.shard_succession import elections
 from valkey_operator.decide.sharded import SCALING, Plan, plan
 from valkey_operator.decide.support import Refusal
 from valkey_operator.kube import errors
+from valkey_operator.kube.controller import Again
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import SeenSharded
@@ -32,6 +34,7 @@ from valkey_operator.render import service
 SOON = 0.5
 # For an answer of a node that was just asked in vain.
 ASK_AGAIN = 0.5
+NEEDS_NO_REST, LONGEST_REST = 0.2, 2.0
 log = logging.getLogger(__name__)
 
 
@@ -44,12 +47,26 @@ class ClusterController(Care):
         super().__init__(world, "cluster", "ValkeyCluster", world.caches.clusters, self._sight)
         self._steps = ClusterSteps(world, sidecars, self._sight)
         self._pace = Pace()
+        self._rests: dict[Key, float] = {}
         self.controller.watches(world.caches.machines, self._on)
 
     def _forget(self, key: Key) -> None:
         super()._forget(key)
         self._pace.forget(key)
         self._sight.forget(key)
+        self._rests.pop(key, None)
+
+    async def reconcile(self, key: Key) -> Again:
+        """While many servers start and meet, they need the processors more than who looks at them all: a look that took
+        long is followed by a rest of that length. Nothing is at stake before they have formed."""
+        item, begun = self._world.caches.clusters.store.get(key), time.monotonic()
+        left = self._rests.get(key, 0.0) - begun
+        if left > 0 and item is not None and not item.status.get("formed"):
+            return left
+        again = await super().reconcile(key)
+        took = time.monotonic() - begun
+        self._rests[key] = begun + took + min(took - NEEDS_NO_REST, LONGEST_REST)
+        return again
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
         """Users, addresses, and the specs of nodes."""

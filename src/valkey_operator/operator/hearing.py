@@ -27,18 +27,28 @@ WORTH_AN_EVENT = {
 log = logging.getLogger(__name__)
 
 
+Wake = Callable[[Key], None]
+
+
 class Hearing:
     """Listens as soon as the operator has a certificate, and wakes those whom news concern, by node."""
 
     def __init__(self, world: World, leadership: Leadership) -> None:
         self._world, self._leadership = world, leadership
-        self._wake: list[Callable[[Key], None]] = []
+        self._wake: list[Wake] = []
+        self._wake_for_others: list[Wake] = []
         self.grant: Grant = lambda identity, _request: f"nobody grants {identity} anything"
         world.observations.on_change(self._heard)
         world.caches.nodes.store.on_change(self._node_changed)
 
-    def wakes(self, wake: Callable[[Key], None]) -> None:
+    def wakes(self, wake: Wake, *, for_others: bool = False) -> None:
+        """For what a node says of itself; or also `for_others`, for what it says of those it is in company with.
+
+        While many get to know each other, each of them has something new to say of the others all the time.
+        """
         self._wake.append(wake)
+        if for_others:
+            self._wake_for_others.append(wake)
 
     async def run(self) -> None:
         credentials = await self._world.identity.wait()
@@ -75,8 +85,13 @@ class Hearing:
             log.info("%s: %s %s", key, contract.Event.Kind.Name(event.kind), event.message)
             self._pass_on(key, event)
         if events or before is None or _news(before) != _news(after):
-            for wake in self._wake:
-                wake(key)
+            woken = self._wake
+        elif _news_of_others(before) != _news_of_others(after):
+            woken = self._wake_for_others
+        else:
+            return
+        for wake in woken:
+            wake(key)
 
     def _pass_on(self, key: Key, event: contract.Event) -> None:
         """What a person must know is an Event of the node."""
@@ -90,7 +105,7 @@ class Hearing:
 
 
 def _news(seen: contract.Observation) -> tuple[object, ...]:
-    """All that somebody decides by; not what moves all the time."""
+    """All of itself that somebody decides by; not what moves all the time."""
     server = seen.server
     return (
         seen.pod_uid,
@@ -103,24 +118,15 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         # As exactly as a status tells it: see `cluster_status.steady`.
         round(math.log(server.memory.used_bytes + 1, 1.125)),
         (server.replication.primary_address, server.replication.link_is_up),
-        lag.behind(seen),
-        _cluster_news(server.cluster),
+        (server.cluster.node_id, server.cluster.state),
         (seen.disk.is_full, server.persistence.last_write_failed, server.persistence.last_save_failed),
     )
 
 
-def _cluster_news(seen: contract.ClusterView) -> tuple[object, ...]:
-    """Who is a member and owns what; links come and go."""
-    return (
-        seen.state,
-        tuple(
-            (
-                each.id,
-                each.role,
-                each.primary_id,
-                each.is_failed,
-                tuple((s.first, s.last) for s in each.slots),
-            )
-            for each in sorted(seen.nodes, key=lambda each: each.id)
-        ),
+def _news_of_others(seen: contract.Observation) -> tuple[object, ...]:
+    """Who is a member and owns what, and how far replicas are; links come and go."""
+    members = tuple(
+        (each.id, each.role, each.primary_id, each.is_failed, tuple((s.first, s.last) for s in each.slots))
+        for each in sorted(seen.server.cluster.nodes, key=lambda each: each.id)
     )
+    return lag.behind(seen), members

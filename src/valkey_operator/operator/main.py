@@ -54,8 +54,10 @@ def controllers(world: World, hearing: Hearing) -> list[Controller]:
     sidecars = Sidecars(lambda: world.identity.credentials, world.settings.trust_domain)
     nodes, valkeys = NodeController(world, sidecars), ValkeyController(world, sidecars)
     clusters = ClusterController(world, sidecars, valkeys.memory, valkeys.sight)
-    for wake in (certificates.wake, nodes.controller.wake, valkeys.wake, clusters.wake):
+    for wake in (certificates.wake, nodes.controller.wake):
         hearing.wakes(wake)
+    for wake in (valkeys.wake, clusters.wake):
+        hearing.wakes(wake, for_others=True)
     hearing.grant = valkeys.leases.answer
     made = (roots, certificates, nodes, valkeys, clusters)
     return [each.controller for each in made]

@@ -39,6 +39,8 @@ from valkey_operator.valkey import config_file
 RESYNC = 600.0
 # While a change is on its way into a running pod.
 SOON = 2.0
+# Of a node that starts, between two words on how far it is: there are many of them, and people look at the deployment.
+CALM = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -49,7 +51,7 @@ class NodeController:
         self._world = world
         self._sidecars = sidecars
         self._changes = PodChanges(world)
-        self._calm = Calm()
+        self._calm = Calm(CALM)
         self.controller = Controller("valkeynode", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.nodes, itself)
         caches = world.caches

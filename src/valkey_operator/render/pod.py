@@ -145,7 +145,12 @@ def _server(deployment: Deployment) -> Part:
         # What a server said that does not start; its entry point ends once for that.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", HOOK]}}},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": PROBE_PORT}, "periodSeconds": 1},
+        # While a server starts, the sidecar answers when there is something to say, or after four seconds.
+        "readinessProbe": {
+            "httpGet": {"path": "/ready", "port": PROBE_PORT},
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+        },
         "resources": deployment.value("resources", {}),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": MOUNTS,

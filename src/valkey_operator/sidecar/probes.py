@@ -16,9 +16,9 @@ Change = Callable[[], Awaitable[object]]
 LIMIT = 5.0
 # Of connections; the kubelet and Prometheus need a few.
 MOST = 64
-# Below the second that the kubelet waits for an answer. Asked again only a second later, a server that has just started
-# would be out of its Services for half of one.
-PATIENCE = 0.7
+# Below what the kubelet waits for an answer (`render.pod`). Asked again only a second later, a server that has just
+# started would be out of its Services for half of one; and each "no" is an Event that somebody has to write.
+PATIENCE = 4.0
 # The version is that of Prometheus' format, which reads as plain text for everybody else.
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 NO_PAGES: Mapping[str, Page] = {}

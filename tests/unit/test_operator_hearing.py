@@ -1,0 +1,55 @@
+"""Who is woken by what a sidecar says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.objects import Key
+from valkey_operator.operator.hearing import Hearing
+from valkey_operator.operator.heartbeats import Leadership
+from valkey_operator.operator.observations import Observations
+from valkey_operator.operator.world import World
+
+KEY = Key("prod", "grid-0-0")
+
+
+class Place:
+    """An operator that hears of one node."""
+
+    def __init__(self) -> None:
+        self.observations, self.woken = Observations(), list[str]()
+        nothing: Any = SimpleNamespace(on_change=lambda _: None)
+        caches = SimpleNamespace(nodes=SimpleNamespace(store=nothing))
+        world = SimpleNamespace(observations=self.observations, caches=caches)
+        hearing = Hearing(cast(World, world), cast(Leadership, None))
+        hearing.wakes(lambda _: self.woken.append("node"))
+        hearing.wakes(lambda _: self.woken.append("cluster"), for_others=True)
+        self._said = contract.Observation(pod_uid="one", sequence=1)
+
+    def says(self, **changes: Any) -> list[str]:
+        self._said.sequence += 1
+        self._said.MergeFrom(contract.Observation(**changes))
+        copy = contract.Observation()
+        copy.CopyFrom(self._said)
+        self.woken.clear()
+        assert not self.observations.take(KEY, copy)
+        return self.woken
+
+
+def member(name: str, **more: Any) -> contract.Server:
+    return contract.Server(cluster=contract.ClusterView(nodes=[contract.ClusterNode(id=name, **more)]))
+
+
+def test_news_of_itself_wake_everybody_and_news_of_others_the_topology_alone() -> None:
+    place = Place()
+    assert place.says() == ["node", "cluster"]
+    assert place.says() == []
+    assert place.says(server=member("another")) == ["cluster"]
+    assert place.says(server=member("third", is_failed=True)) == ["cluster"]
+    assert place.says() == []
+    assert place.says(not_ready="the server is loading its data") == ["node", "cluster"]
+    own = contract.ClusterView(node_id="itself", state="ok")
+    assert place.says(server=contract.Server(cluster=own)) == ["node", "cluster"]
+    assert place.says() == []
