@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Any, ClassVar
@@ -51,6 +51,15 @@ class Deployed:
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.place.get(self.kind, self.name).get("status", {})
         return found
+
+    async def becomes(self, claim: Callable[[], bool], patience: float) -> None:
+        """Waits for it; where it does not come true, the error tells how the deployment was."""
+        try:
+            await asyncio.to_thread(self.place.eventually, claim, patience)
+        except AssertionError as late:
+            late.add_note(f"its status: {json.dumps(self.status(), indent=2)}")
+            late.add_note(self.place.kubectl("get", "valkeynodes,pods", "--output=wide"))
+            raise
 
     async def patch(self, spec: dict[str, Any], *, can_go_back: bool = True) -> None:
         """Struck by a change of mind: and back, and again, each at a moment that the dice choose."""

@@ -56,11 +56,7 @@ class Grid(Deployed):
             is_whole = bool(status.get("readyShards") == found["spec"]["shards"])
             return is_seen and is_whole and status.get("state") == "Ready"
 
-        try:
-            await asyncio.to_thread(self.place.eventually, claim, patience)
-        except AssertionError as late:
-            late.add_note(f"its status: {json.dumps(self.status(), indent=2)}")
-            raise
+        await self.becomes(claim, patience)
 
     def primary(self, shard: int) -> str:
         return str(self.status()["shards"][shard]["primary"])

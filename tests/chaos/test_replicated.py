@@ -49,7 +49,7 @@ class Instance(Deployed):
             status = self.status()
             return (status.get("state"), status.get("readyReplicas")) == ("Ready", replicas)
 
-        await asyncio.to_thread(self.place.eventually, claim, patience)
+        await self.becomes(claim, patience)
 
     @property
     def primary(self) -> str:
