@@ -52,3 +52,5 @@ async def test_what_was_deleted_by_hand_is_made_again_and_nothing_is_lost(
     figures.note(f"{deployed.kind}: {what} is deleted", 0, verdict)
     print(verdict)
     assert verdict.clean, str(verdict)
+    # Its pod is stopped in good order, and hands over: a tenth of a second. Without that, ten seconds.
+    assert verdict.longest_pause < 5, str(verdict)

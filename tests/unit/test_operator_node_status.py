@@ -108,6 +108,8 @@ def test_the_operator_stays_with_the_first_pod_until_it_is_gone() -> None:
     assert current_pod(node(podUID="u1"), [second]) is second
     assert current_pod(node(), [first, second]) is second
     assert current_pod(node(), [pod("u2"), pod("u3")]) is None
+    assert current_pod(node(), [first]) is first
+    assert current_pod(node(), [first, pod("u3", going=True)]) is None
 
 
 LOG = """\

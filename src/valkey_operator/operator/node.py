@@ -173,12 +173,16 @@ class NodeController:
 
 
 def current_pod(node: Custom, pods: Sequence[Pod]) -> Pod | None:
-    """The one the operator deals with: always the first, until it is gone; none where that cannot be told."""
+    """The one the operator deals with: always the first, until it is gone; none where that cannot be told.
+
+    The only one there is, also when it is being stopped: of a node that was deleted by hand and made again, it may hold
+    an office that it has to hand over.
+    """
     known = node.status.get("podUID")
     for pod in pods:
         if pod.metadata.uid == known:
             return pod
-    living = [pod for pod in pods if not pod.metadata.deletion_timestamp]
+    living = [pod for pod in pods if not pod.metadata.deletion_timestamp] or pods
     return living[0] if len(living) == 1 else None
 
 
