@@ -61,6 +61,12 @@ class Grid(Deployed):
     def primary(self, shard: int) -> str:
         return str(self.status()["shards"][shard]["primary"])
 
+    async def switch_over(self, shard: int, to: str) -> None:
+        note = f"valkey.io/switchover={to}/{self.dice.getrandbits(64):x}"
+        self.place.kubectl("annotate", "--overwrite", self.kind, self.name, note)
+        await self.becomes(lambda: self.primary(shard) == to, 30)
+        await self.is_well()
+
     def moves_slots(self) -> bool:
         return "total" in (self.status().get("operation") or {})
 

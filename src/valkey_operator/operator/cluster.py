@@ -47,6 +47,7 @@ class ClusterController(Care):
         super().__init__(world, "cluster", "ValkeyCluster", world.caches.clusters, self._sight)
         self._steps = ClusterSteps(world, sidecars, self._sight)
         self._pace = Pace()
+        # Until when a cluster that starts is left in peace.
         self._rests: dict[Key, float] = {}
         self.controller.watches(world.caches.machines, self._on)
 
@@ -57,16 +58,14 @@ class ClusterController(Care):
         self._rests.pop(key, None)
 
     async def reconcile(self, key: Key) -> Again:
-        """While many servers start and meet, they need the processors more than who looks at them all: a look that took
-        long is followed by a rest of that length. Nothing is at stake before they have formed."""
-        item, begun = self._world.caches.clusters.store.get(key), time.monotonic()
-        left = self._rests.get(key, 0.0) - begun
-        if left > 0 and item is not None and not item.status.get("formed"):
-            return left
-        again = await super().reconcile(key)
-        took = time.monotonic() - begun
-        self._rests[key] = begun + took + min(took - NEEDS_NO_REST, LONGEST_REST)
-        return again
+        left = self._rests.get(key, 0.0) - time.monotonic()
+        return left if left > 0 else await super().reconcile(key)
+
+    def _rest(self, key: Key, begun: float) -> None:
+        """While many servers start, they need the processors more than who looks at them all: a look that took long is
+        followed by a rest as long. Only before there is a cluster: nothing is at stake then."""
+        now = time.monotonic()
+        self._rests[key] = now + min(now - begun - NEEDS_NO_REST, LONGEST_REST)
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
         """Users, addresses, and the specs of nodes."""
@@ -85,6 +84,7 @@ class ClusterController(Care):
     async def _look(
         self, item: Custom, deployment: Deployment, denied: list[str], refused: Refusal | None
     ) -> float:
+        begun = time.monotonic()
         seen, found = await self._planned(item, deployment, denied)
         for each in elections(seen):
             item = await self._steps.note_election(item, each)
@@ -97,6 +97,8 @@ class ClusterController(Care):
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._tell(item, self._status(item, deployment, found, said), refused)
+        if not seen.is_formed and any(each.node.view is None for each in seen.nodes):
+            self._rest(item.key, begun)
         if found.stages:
             again = min(again or SOON, SOON)
         return min(each for each in (again, pause, RESYNC) if each is not None)
