@@ -24,6 +24,7 @@ USERS = "users.acl"
 IN_FORCE = "in-force.json"
 OWN_SECRET = "sidecar-password"  # noqa: S105 - a file
 USERS_LOADED = "users-loaded.sha256"
+LEASE = "lease.json"
 
 
 def write(

@@ -1,17 +1,20 @@
 """How long this primary may write: as long as somebody who could let another one write says so.
 
 The operator grants six seconds at a time; without it, every replica that may be promoted must say that it still
-follows. With neither, the primary is fenced before its time is over.
+follows. With neither, the primary is fenced before its time is over. What is left of it is noted beside the server's
+files: a sidecar that starts again goes on with that, and with nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Protocol
 
 from google.protobuf.message import DecodeError
@@ -37,14 +40,17 @@ ASK_LIMIT = 1.5
 OVERDUE = GRANT - PERIOD - 0.5
 # So long before the end the fence is put up.
 MARGIN = 0.5
-# Of a primary that was found in office: nobody knows what it was granted.
-FOUND = 2.0
 # How often is looked: a lease that is overdue, and one that is not.
 TICK, CALM = 0.2, 0.5
 log = logging.getLogger(__name__)
 
 Nodes = frozenset[str]
 NOBODY: Nodes = frozenset()
+
+
+def clock() -> float:
+    """In seconds, for all processes of this machine, also while it is suspended: a grant does not wait for it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Standing(Enum):
@@ -55,18 +61,27 @@ class Standing(Enum):
 
 @dataclass
 class Lease:
-    """Times are those of a monotonic clock, counted from before a question was sent."""
+    """Times are those of `clock`, counted from before a question was sent."""
 
     until: float = 0.0
     # Those without whose word nobody writes here; None as long as no grant has named them.
     promotable: Nodes | None = None
+    # In memory: it is as old as the pod, and is written every two seconds.
+    noted_in: Path | None = None
+
+    @classmethod
+    def kept_in(cls, file: Path) -> Lease:
+        """As the sidecar before this one has left it; without a note there is nothing left of it."""
+        try:
+            noted = json.loads(file.read_text())
+        except FileNotFoundError:
+            return cls(noted_in=file)
+        named = noted["promotable"]
+        return cls(noted["until"], None if named is None else frozenset(named), file)
 
     def begin(self, now: float) -> None:
         """This node was made primary, or was alone until now."""
         self.until, self.promotable = now + GRANT, None
-
-    def found(self, now: float) -> None:
-        self.until = max(self.until, now + FOUND)
 
     def granted(self, sent: float, seconds: float, promotable: Nodes) -> None:
         self.until = max(self.until, sent + min(seconds, GRANT))
@@ -84,6 +99,15 @@ class Lease:
         if not self.needed(others) or left > OVERDUE:
             return Standing.GRANTED
         return Standing.NEEDS_WORD if left > MARGIN else Standing.FENCED
+
+    def note(self) -> None:
+        """Before anybody hears of it: on whom this node counts must not be forgotten."""
+        if self.noted_in is None:
+            return
+        named = None if self.promotable is None else sorted(self.promotable)
+        arriving = self.noted_in.with_suffix(".new")
+        arriving.write_text(json.dumps({"until": self.until, "promotable": named}))
+        arriving.rename(self.noted_in)
 
 
 class Pod(Protocol):
@@ -139,13 +163,13 @@ class Keeper:
     async def _enforce(self) -> None:
         while True:
             try:
-                await self._look(time.monotonic())
+                await self._look(clock())
             except (Silent, Refused) as error:
                 log.warning("what the lease demands was not done, and is tried again: %s", error)
             await asyncio.sleep(TICK if self._overdue.is_set() else CALM)
 
     async def _look(self, now: float) -> None:
-        role, before = self._seen_role(), self._role
+        role = self._seen_role()
         self._role, self._others = role, self._pod.others if role == "master" else NOBODY
         if role == "master" and not self._others:
             self._pod.lease.begin(now)
@@ -156,8 +180,6 @@ class Keeper:
             if role and Reason.LEASE in self._pod.fence.reasons:
                 await self._pod.fence.take_down(Reason.LEASE)
             return
-        if before != "master":
-            self._pod.lease.found(now)
         if (record := self._pod.record).primary == self._pod.node:
             self._epoch = record.epoch
         self._in_office.set()
@@ -195,9 +217,9 @@ class Keeper:
         try:
             while True:
                 await self._in_office.wait()
-                sent = time.monotonic()
+                sent = clock()
                 pause = await self._ask_once(way, sent)
-                await asyncio.sleep(max(0.0, sent + pause - time.monotonic()))
+                await asyncio.sleep(max(0.0, sent + pause - clock()))
         finally:
             way.hang_up()
 
@@ -215,12 +237,13 @@ class Keeper:
                 grant = contract.LeaseGrant.FromString(await way.ask(LEASE, request.SerializeToString))
         except (Unheard, TimeoutError, DecodeError) as problem:
             self._say_refused(str(problem) or f"no answer within {ASK_LIMIT} s")
-            return time.monotonic() - sent + AGAIN
+            return clock() - sent + AGAIN
         if grant.epoch != epoch or self._role != "master":
             return AGAIN
         self._is_refused = False
         before, named = lease.promotable, frozenset(grant.promotable) - {self._pod.node}
         lease.granted(sent, grant.milliseconds / 1000, named)
+        lease.note()
         return PERIOD if named == before else CONFIRM
 
     def _say_refused(self, why: str) -> None:
@@ -231,8 +254,9 @@ class Keeper:
     async def _ask_members(self) -> None:
         while True:
             await self._overdue.wait()
-            asked, record, names = time.monotonic(), self._pod.record, self._pod.lease.needed(self._others)
+            asked, record, names = clock(), self._pod.record, self._pod.lease.needed(self._others)
             # Nobody follows this node in an epoch of another primary.
             if record.primary == self._pod.node and await self._pod.members.all_follow(names, record):
                 self._pod.lease.acknowledged(asked, names, self._others)
+                self._pod.lease.note()
             await asyncio.sleep(AGAIN)

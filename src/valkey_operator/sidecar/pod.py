@@ -30,7 +30,7 @@ from valkey_operator.sidecar.fence import Fence, Reason
 from valkey_operator.sidecar.handing import Handing
 from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.hush import Hush
-from valkey_operator.sidecar.lease import Lease
+from valkey_operator.sidecar.lease import Lease, clock
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.liveness import Watchdog
@@ -82,7 +82,7 @@ class Pod:
         self.members = Members(scope, settings.identity, settings.sidecar_of)
         # One at a time: orders, and what the pod does for the same ends by itself.
         self.turn = asyncio.Lock()
-        self.lease = Lease()
+        self.lease = Lease.kept_in(settings.run / files.LEASE)
         self.mover, self.haste, self.hush = Mover(), Haste(self.directive), Hush(self.directive)
         self._candidacy = Candidacy(self.directive)
         self._readiness = ClusterReadiness()
@@ -374,7 +374,8 @@ class Pod:
 
     def begin_office(self) -> None:
         """This node is about to be primary, and was allowed to."""
-        self.lease.begin(time.monotonic())
+        self.lease.begin(clock())
+        self.lease.note()
 
     async def hand_over(self, epoch: int, to: str, limit: float) -> int:
         return await self._handing.hand_over(epoch, to, limit)
