@@ -200,7 +200,9 @@ class World:
         follows = "" if verdict.primary == node.name else verdict.primary
         log = list(node.volume.log) if self.keeps_data else []
         pod.server = Server(next(self.numbers), log, node.volume.history or f"h{next(self.numbers)}", follows)
-        pod.writes_until, pod.asks_at = 0.0, self.now
+        pod.asks_at = self.now
+        if follows:  # a primary begins fenced, with what is left of its lease
+            pod.writes_until, pod.counted_on = 0.0, None
         self.tell(f"{node.name} starts as {follows or 'primary'} by {verdict.rule} with {len(log)}")
         if not follows:
             self.check_not_empty(node)
@@ -221,8 +223,9 @@ class World:
             self.tell(f"{node.name} is promoted with {len(server.log)}")
             server.follows, server.history, server.link_is_up = "", f"h{next(self.numbers)}", False
             assert node.pod is not None
-            node.pod.writes_until, node.pod.counted_on, node.pod.asks_at = 0.0, None, self.now
+            node.pod.asks_at = self.now
             if not by_hand:
+                node.pod.writes_until, node.pod.counted_on = self.now + GRANT, None
                 self.check_not_empty(node)
 
     def follow(self, node: Node, primary: str) -> None:

@@ -193,7 +193,9 @@ class TestProofOfDeath:
             (LastWord(FULL, 3.2), True, Loss(None, 13)),  # until it is fenced for sure
             (LastWord(FULL + 5, 3.2), False, Loss(is_unknown=True)),  # nobody knows since when
             (LastWord(FULL + 5, 3.2, is_final=True), False, Loss(5, 4)),
-            (LastWord(FULL, 3.2, is_final=True), True, Loss(0, 0)),
+            (LastWord(FULL, 3.2, is_final=True), False, Loss(0, 0)),
+            # Fenced when it was heard last; out of sight, its replicas may have let it write again.
+            (LastWord(FULL, 3.2, is_final=True), True, Loss(None, 13)),
         ],
     )
     def test_what_can_be_lost_is_told_from_the_last_word(
@@ -275,7 +277,7 @@ class TestProofOfDeath:
         under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
         seen = three(DEAD, node(B, primary(), 2, B), record=Record(2, B), last_failover=under_way)
         assert planned(seen).actions == (
-            MoveService(B), NotePrimary(A, B, 2), Follow(C, B, 2), SetPromotable(()), NoteFailover(2, 1000),
+            MoveService(B), NotePrimary(A, B, 2), SetPromotable(()), NoteFailover(2, 1000), Follow(C, B, 2),
         )  # fmt: skip
 
     def test_a_pod_that_is_gone_is_dead_but_its_successor_might_start_so_the_fence_is_waited_for(
@@ -306,14 +308,25 @@ class TestAllGoneAtOnce:
         found = planned(three(self.rdb(A, 800), self.started(B, 700), self.started(C, 600)))
         assert found.actions == (OpenGate(A, 1),)
 
-    def test_a_log_of_the_primary_has_more_than_any_snapshot(self) -> None:
+    @pytest.mark.parametrize(
+        "was_in_sync", [False, None]
+    )  # None: this operator never saw the primary in office
+    def test_a_log_of_the_primary_has_more_than_any_snapshot(self, was_in_sync: bool | None) -> None:
         log = node(A, None, disk=Disk(has_data=True, has_append_only_file=True), gate_is_asked=True)
-        assert planned(three(log, self.started(B, 700), self.started(C, 600))).actions == (OpenGate(A, 1),)
+        b, c = (replace(self.started(name, 700), was_in_sync=was_in_sync) for name in (B, C))
+        assert planned(three(log, b, c, promotable=())).actions == (OpenGate(A, 1),)
 
     def test_nothing_is_decided_before_everybody_was_seen(self) -> None:
         found = planned(three(self.rdb(A, 800), self.started(B, 700), silent(C)))
         assert not found.actions
-        assert C in found.report.message
+        assert "valkey.io/allow-data-loss: v-2" in found.report.message
+
+    def test_what_a_person_has_given_up_is_not_waited_for(self) -> None:
+        wish = Wish(3, gives_up=frozenset({C}))
+        found = planned(three(self.rdb(A, 500), self.started(B, 700), silent(C), wish=wish))
+        assert recorded(found) == (2, B, Why.FULLEST_DATA, False)
+        nobody = planned(three(self.rdb(A, 500), silent(B), silent(C), wish=wish))
+        assert not nobody.actions
 
     def test_a_replica_that_is_still_starting_is_waited_for(self) -> None:
         assert not planned(three(self.rdb(A, 500), self.started(B, 700), self.rdb(C, 900))).actions

@@ -115,6 +115,20 @@ class TestHandover:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()), ago=31.0)
         assert recorded(planned(seen)) == (3, A, Why.HANDED_BACK, True)
 
+    def test_one_that_was_refused_is_given_up_while_the_one_in_office_may_still_write(self) -> None:
+        a, b = node(A, primary()), node(B, replica())
+        tried = self.recorded_for_b(a, b, ago=1.0, handover_failed=True)
+        assert planned(tried).actions == (MoveService(B), HandOver(A, B, 2))
+        assert recorded(planned(self.recorded_for_b(a, b, ago=2.0, handover_failed=True)))[1] == A
+
+    def test_nobody_waits_for_a_clock_that_was_ahead(self) -> None:
+        done = replace(change(1, B, A, Why.SWITCHOVER, planned=True, ago=-3600.0), is_done=True)
+        for last in (done, replace(done, reason=Why.HANDED_BACK)):
+            found = planned(three(wish=Wish(3, switchover=B), last_failover=last))
+            assert recorded(found)[1] == B
+        begun = self.recorded_for_b(node(A, primary()), node(B, replica()), ago=-3600.0)
+        assert recorded(planned(begun)) == (3, A, Why.HANDED_BACK, True)
+
     def test_and_not_tried_again_at_once(self) -> None:
         failed = replace(change(1, B, A, Why.HANDED_BACK, planned=True, ago=5.0), is_done=True)
         found = planned(three(wish=Wish(3, switchover=B), last_failover=failed))
@@ -202,7 +216,7 @@ class TestScale:
         found = planned(three(wish=Wish(0, keeps_data=False)))
         assert not found.actions
         assert guards(found) == {"a_suspended_deployment_keeps_its_data"}
-        assert planned(three(wish=Wish(0, keeps_data=False, allows_data_loss=True))).actions
+        assert planned(three(wish=Wish(0, keeps_data=False, gives_up=frozenset({A})))).actions
 
     def test_back_from_suspension_the_primary_that_was_is_made_too(self) -> None:
         found = planned(SeenInstance("v", Wish(1), Record(5, C)))

@@ -79,9 +79,7 @@ class Life:
             world.tell(f"{node.name} is cut off")
         elif roll < 0.02:
             pod.is_unheard = True
-        elif roll < 0.024:  # its sidecar starts again
-            pod.counted_on, pod.writes_until = None, 0.0
-        elif roll < 0.027 and self.has_meddlers:
+        elif roll < 0.023 and self.has_meddlers:
             self.meddle(node)
         elif roll < 0.05:
             pod.is_unheard = False
@@ -116,8 +114,6 @@ class Life:
             if self.dice.random() < (0.08 if is_primary and pod.is_unheard else 0.02):
                 pod.is_cut_off = not pod.is_cut_off
                 world.tell(f"{node.name} is {'cut off' if pod.is_cut_off else 'back'}")
-            if self.dice.random() < 0.01:  # its sidecar starts again
-                pod.counted_on, pod.writes_until = None, 0.0
         if self.dice.random() < 0.05 and len(world.nodes) > 1:
             pair = frozenset(self.dice.sample(sorted(world.nodes), 2))
             world.cuts ^= {pair}
@@ -222,7 +218,7 @@ def test_a_primary_nobody_hears_stops_writing_before_another_begins(seed: int) -
     life.settle()
 
 
-@pytest.mark.parametrize("seed", [2, 10, 14])
+@pytest.mark.parametrize("seed", [2, 9, 14])
 def test_this_world_shows_two_who_write_where_the_fence_is_not_waited_for(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

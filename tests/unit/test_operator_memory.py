@@ -42,8 +42,10 @@ def observation(
     link: bool = False,
     epoch: int = 1,
     uid: str = "u",
+    follows: str = "cache-0",
 ) -> contract.Observation:
-    replication = contract.Replication(offset=offset, link_is_up=link)
+    address = f"{follows}.prod.svc" if role == contract.ROLE_REPLICA else ""
+    replication = contract.Replication(offset=offset, link_is_up=link, primary_address=address)
     server = contract.Server(answers=True, role=role, replication=replication)
     return contract.Observation(
         pod_uid=uid, server=server, record=contract.Record(epoch=epoch, primary="cache-0")
@@ -91,6 +93,13 @@ def test_a_link_to_a_primary_that_hangs_speaks_against_nobody() -> None:
     memory.hear(A, None, silent, ())
     memory.hear(B, None, observation(contract.ROLE_REPLICA, link=False), ())
     assert memory.of(B).in_sync is True
+
+
+def test_one_that_follows_another_replica_is_not_in_sync_with_the_primary() -> None:
+    memory, _ = remembering()
+    memory.hear(A, None, observation(), ())
+    memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True, follows="cache-2"), ())
+    assert memory.of(B).in_sync is False
 
 
 def test_a_new_run_of_a_server_was_not_in_sync_yet() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -201,9 +203,31 @@ async def test_a_sidecar_that_starts_again_in_time_is_not_noticed_by_writers(fol
 
 
 async def test_a_server_that_somebody_makes_primary_by_hand_does_not_write(folder: Path) -> None:
-    async with leased(folder, 2) as (_operator, (_a, b, _c)):
+    async with leased(folder, 2) as (_operator, (a, b, _c)):
         await b.ask("REPLICAOF", "NO", "ONE")
-        assert await fenced_after(b) < GRANT
+        assert await fenced_after(b) < GRANT / 2
+        # Nor one that was primary a moment ago: its time is over with its office.
+        await b.order(1, replicate=contract.Replicate(primary=a.name))
+        await eventually(b.is_in_sync)
+        assert (await a.order(2, hand_over=contract.HandOver(to=b.name))).result == contract.RESULT_DONE
+        await a.ask("REPLICAOF", "NO", "ONE")
+        assert await fenced_after(a) < GRANT / 2
+
+
+async def test_a_primary_that_comes_back_begins_behind_its_fence(folder: Path) -> None:
+    """It may have been replaced while it was away, and nobody may have been able to tell it so."""
+    async with leased(folder, 1) as (operator, (a, b, c)):
+        await operator.stop()
+        await b.stop_sidecar()
+        await c.stop_sidecar()
+        a.pod.lease.end()
+        os.kill(a.process.pid, signal.SIGKILL)
+        await eventually(a.pod.open_gate)
+        await eventually(a.is_in_sync)
+        assert await never_writes(a, 1.0)
+        assert "KIND_FENCED" not in a.told
+        await operator.start()
+        await eventually(lambda: writes(a), 5)
 
 
 async def test_without_the_operator_it_goes_on_while_all_replicas_follow(folder: Path) -> None:

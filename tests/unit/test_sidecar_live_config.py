@@ -276,6 +276,7 @@ async def test_what_needed_a_restart_and_is_taken_back_needs_none_and_is_told(fo
         wrong = node.mount(BASE + "loadmodule /no/such/module.so\n")
         await eventually(lambda: list(node.pod.observe().configuration.needs_restart) == ["loadmodule"], 10)
         assert node.pod.observe().configuration.mounted == wrong
+        await eventually(lambda: "KIND_CONFIG_CHANGED" in node.told)
         told = node.told.count("KIND_CONFIG_CHANGED")
         back = node.mount(BASE)
         # Until the sidecar has looked at it, it speaks of what it has looked at.

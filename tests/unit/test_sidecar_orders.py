@@ -55,6 +55,9 @@ class Pod:
     async def may_be_primary(self) -> bool:
         return self.is_primary
 
+    def end_office(self) -> None:
+        pass
+
     def begin_office(self) -> None:
         self.done.append("in office")
 

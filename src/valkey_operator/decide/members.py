@@ -120,9 +120,9 @@ def a_replica_in_sync_stays(seen: SeenInstance, node: SeenNode, primary: SeenNod
 def a_suspended_deployment_keeps_its_data(
     seen: SeenInstance, _node: SeenNode, primary: SeenNode | None
 ) -> str:
-    if seen.wish.replicas or seen.wish.keeps_data or seen.wish.allows_data_loss:
+    if seen.wish.replicas or seen.wish.keeps_data or primary is None:
         return ""
-    if primary is None or not sight.holds_data(primary):
+    if primary.name in seen.wish.gives_up or not sight.holds_data(primary):
         return ""
     return (
         "nothing is kept on a volume, so to suspend it would lose all data: set the annotation "

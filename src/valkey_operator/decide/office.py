@@ -24,8 +24,9 @@ from valkey_operator.decide.actions import (
 from valkey_operator.model.gate import Record
 from valkey_operator.model.instance import SeenInstance, SeenNode
 
-# A handover that did not come about in this time is given up, and the one in office stays.
-PATIENCE = timedelta(seconds=30)
+# A handover that did not come about in this time is given up, and the one in office stays; one that was refused sooner,
+# while that one may still write by its last grant.
+PATIENCE, SHORT_PATIENCE = timedelta(seconds=30), timedelta(seconds=2)
 FIRST_EPOCH = 1
 
 
@@ -86,16 +87,19 @@ def _epoch(node: SeenNode) -> int:
 
 
 def _in_office(seen: SeenInstance, primary: SeenNode, now: datetime) -> Step:
-    """The recorded one is primary: the Service, the records and the others follow, then the change is done."""
+    """The recorded one is primary: the Service and the records follow, the change is done; then the others follow.
+
+    They come last: it gets no grant before the change is done, and must not wait for one that does not obey.
+    """
     found = Step((MoveService(primary.name),) if seen.service != primary.name else ())
-    found += _note(seen, primary) + _follow(seen, primary)
+    found += _note(seen, primary)
     if primary.name in seen.promotable:  # those the one before it counted on
         found += Step((SetPromotable(()),))
     under_way = seen.change()
     if under_way is not None:
         pause = max(0, int((now - under_way.at).total_seconds() * 1000))
         found += Step((NoteFailover(under_way.epoch, pause),))
-    return found
+    return found + _follow(seen, primary)
 
 
 def _note(seen: SeenInstance, primary: SeenNode) -> Step:
@@ -133,9 +137,7 @@ def _would_be_emptied(node: SeenNode, primary: SeenNode) -> str:
 
 def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode, now: datetime) -> Step:
     """Somebody else is in office: it hands over, or is recorded where the recorded one cannot take over."""
-    under_way = seen.change()
-    has_time = under_way is None or now - under_way.at < PATIENCE
-    if sight.is_caught_up(primary, rival) and has_time:
+    if sight.is_caught_up(primary, rival) and not _has_failed(seen, now):
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
         # The Service first: it takes the network longer to follow than the servers to change.
         moved = (MoveService(primary.name),) if seen.service != primary.name else ()
@@ -147,6 +149,13 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
             return wait(why)
         return succession.record(seen, rival, Why.HANDED_BACK, primary.name, planned=True)
     return wait(f"{primary.name} is recorded as primary and does not say what it is")
+
+
+def _has_failed(seen: SeenInstance, now: datetime) -> bool:
+    """The handover that is under way has had its time; so has one that was begun by a clock that was ahead of ours."""
+    under_way = seen.change()
+    limit = SHORT_PATIENCE if seen.handover_failed else PATIENCE
+    return under_way is not None and not timedelta(0) <= now - under_way.at < limit
 
 
 def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | None) -> Step:

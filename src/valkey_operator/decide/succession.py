@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from math import ceil
 
 from valkey_operator.api.guards import Guard, named
+from valkey_operator.api.requests import ALLOW_DATA_LOSS
 from valkey_operator.decide import sight
 from valkey_operator.decide.actions import (
     Doing,
+    Follow,
     MoveService,
     NotePrimary,
     OpenGate,
@@ -77,7 +79,7 @@ def loss(former: SeenNode | None, to: SeenNode, *, writes_on: bool) -> Loss:
     if word is None:
         return Loss(is_unknown=True)
     missing = max(0, word.offset - sight.offset(to))
-    if word.is_final:
+    if word.is_final and not writes_on:  # one that is not seen may have been let write again
         return Loss(missing, ceil(word.age) if missing else 0)
     if missing:
         return Loss(is_unknown=True)
@@ -123,7 +125,14 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
         why = check(seen, lost)
         if why:
             return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard, why),))
-    best = choose(seen, (node for node in sight.others(seen, lost.name) if node.name in counted_on))
+    able = [node for node in sight.others(seen, lost.name) if node.name in counted_on]
+    by_hand = tuple(
+        Follow(node.name, lost.name, seen.record.epoch) for node in able if sight.is_in_office(node)
+    )
+    if by_hand:
+        # Recorded as it is, it would be in office at once, and the one before it may be writing.
+        return Step(by_hand, is_exclusive=True)
+    best = choose(seen, able)
     if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
         why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
         refused = Refusal(wish, Guard.ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN, why)
@@ -187,7 +196,7 @@ def an_empty_node_never_leads_a_full_one(seen: SeenInstance, node: SeenNode) -> 
 def an_empty_node_waits_for_the_unseen(seen: SeenInstance, node: SeenNode) -> str:
     if sight.holds_data(node):
         return ""
-    unseen = sorted(each.name for each in sight.others(seen, node.name) if not sight.is_accounted_for(each))
+    unseen = _unaccounted(seen, node.name)
     return f"{node.name} is empty, and {', '.join(unseen)} may hold data" if unseen else ""
 
 
@@ -253,11 +262,12 @@ def by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
     told = note_at_the_gate(seen, seen.record.primary)
     if told.actions:
         return Step(told.actions, is_exclusive=True)
-    missing = sorted(
-        node.name for node in sight.others(seen, primary.name) if not sight.is_accounted_for(node)
-    )
+    missing = ", ".join(_unaccounted(seen, primary.name))
     if missing:
-        return wait(f"what {', '.join(missing)} holds is not known, and may be the newest data")
+        return wait(
+            f"what {missing} holds is not known, and may be the newest data: bring it back, or set the annotation "
+            f"{ALLOW_DATA_LOSS}: {missing} to go on without it"
+        )
     coming = sorted(node.name for node in sight.others(seen, primary.name) if _is_coming(node, primary))
     if coming:
         return wait(f"the servers of {', '.join(coming)} are starting")
@@ -265,6 +275,12 @@ def by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
     if fullest is not None:
         return record(seen, fullest, Why.FULLEST_DATA, primary.name, planned=False)
     return _let_in(seen, primary)
+
+
+def _unaccounted(seen: SeenInstance, but: str) -> list[str]:
+    """Those of whom nobody knows what they hold, and nobody has given it up."""
+    found = (node for node in sight.others(seen, but) if not sight.is_accounted_for(node))
+    return sorted(node.name for node in found if node.name not in seen.wish.gives_up)
 
 
 def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
@@ -298,7 +314,8 @@ def _is_coming(node: SeenNode, primary: SeenNode) -> bool:
 
 
 def _has_more(node: SeenNode, primary: SeenNode) -> bool:
-    """Than the dead primary's disk; of a log the end is not known, so only one that was in sync has more."""
+    """Than the dead primary's disk. A log has all but the last moment, and nothing on the disk tells how far that is:
+    only one that was in sync, which was chosen before, has more."""
     if not sight.holds_data(node):
         return False
     if primary.said is None:
@@ -306,7 +323,7 @@ def _has_more(node: SeenNode, primary: SeenNode) -> bool:
     disk = primary.said.disk
     if not disk.has_data:
         return True
-    if disk.has_append_only_file and node.was_in_sync is not None:
+    if disk.has_append_only_file:
         return False
     return sight.offset(node) > disk.offset
 

@@ -28,7 +28,8 @@ class Wish:
     rolls: bool = True  # update.strategy is Rolling
     is_supervised: bool = False
     window_is_open: bool = True
-    allows_data_loss: bool = False
+    # Nodes whose data a person has given up.
+    gives_up: frozenset[str] = frozenset()
     # A person asks for another primary: its name, or "" for the best one; None when nobody asks.
     switchover: str | None = None
 
@@ -209,6 +210,8 @@ class SeenInstance:
     operation: str = ""
     # For how many seconds no pod has come, gone, or changed whether it is ready.
     quiet_for: float = inf
+    # The one in office has refused to hand over, or could not, in this epoch.
+    handover_failed: bool = False
 
     def node(self, name: str) -> SeenNode | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -62,7 +62,7 @@ class Sight:
         record = Record(int(status.get("primaryEpoch", 0)), str(status.get("primary", "")))
         return SeenInstance(
             deployment.name,
-            _wish(item, deployment, record.primary, datetime.now(UTC)),
+            _wish(item, deployment, datetime.now(UTC)),
             record,
             tuple(status.get("promotable") or ()),
             _last_failover(status),
@@ -71,6 +71,7 @@ class Sight:
             lease,
             (status.get("operation") or {}).get("kind", ""),
             self._memory.quiet_for(item.key),
+            self._memory.handover_failed(item.key, record.epoch),
         )
 
     def _service(self, deployment: Deployment) -> str:
@@ -152,7 +153,13 @@ def switchover_request(item: Custom) -> SwitchoverRequest | None:
     return request
 
 
-def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime) -> Wish:
+def given_up(item: Custom) -> frozenset[str]:
+    """Nodes whose data a person has given up."""
+    names = (each.strip() for each in item.metadata.annotations.get(ALLOW_DATA_LOSS, "").split(","))
+    return frozenset(filter(None, names))
+
+
+def _wish(item: Custom, deployment: Deployment, now: datetime) -> Wish:
     request = switchover_request(item)
     return Wish(
         deployment.value("replicas", 1),
@@ -162,7 +169,7 @@ def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime) -> 
         deployment.value("update.strategy", "Rolling") == "Rolling",
         bool(deployment.value("update.supervised")),
         is_open(deployment.value("update.window", ""), deployment.value("update.windowDuration", "1h"), now),
-        item.metadata.annotations.get(ALLOW_DATA_LOSS) == (primary or deployment.name),
+        given_up(item),
         None if request is None else request.to,
     )
 

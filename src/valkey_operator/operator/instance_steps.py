@@ -18,7 +18,8 @@ from valkey_operator.model.times import written
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.instance_seen import Sight, switchover_request
 from valkey_operator.operator.leases import Leases
-from valkey_operator.operator.node_steps import Failed, NodeSteps
+from valkey_operator.operator.memory import Memory
+from valkey_operator.operator.node_steps import Failed, NodeSteps, NotDone
 from valkey_operator.operator.seen import VALKEYS, Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -31,8 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class Steps:
-    def __init__(self, world: World, sidecars: Caller, sight: Sight, leases: Leases) -> None:
-        self._world, self._leases = world, leases
+    def __init__(self, world: World, sidecars: Caller, sight: Sight, leases: Leases, memory: Memory) -> None:
+        self._world, self._leases, self._memory = world, leases, memory
         self._nodes = NodeSteps(world, sidecars, sight, VALKEYS)
         settings = world.settings
         self.operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
@@ -117,7 +118,12 @@ class Steps:
 
     async def _order(self, item: Custom, action: do.Action) -> None:
         name, order = _order(action)
-        outcome = await self._nodes.order(item, name, order)
+        try:
+            outcome = await self._nodes.order(item, name, order)
+        except NotDone:
+            if isinstance(action, do.HandOver):
+                self._memory.note_failed_handover(item.key, action.epoch)
+            raise
         if isinstance(action, do.HandOver):
             self._pauses[item.key, action.epoch] = outcome.write_pause_milliseconds
 

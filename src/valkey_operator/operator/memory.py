@@ -62,6 +62,8 @@ class Memory:
         self._nodes: dict[Key, Remembered] = {}
         # When a pod was last seen to change, by deployment.
         self._stirred: dict[Key, float] = {}
+        # The last epoch in which the one in office did not hand over, by deployment.
+        self._failed_handovers: dict[Key, int] = {}
         # Primaries that were seen in office since this process began.
         self._seen_in_office: set[Key] = set()
 
@@ -71,6 +73,12 @@ class Memory:
 
     def quiet_for(self, deployment: Key) -> float:
         return self.now() - self._stirred.get(deployment, -inf)
+
+    def note_failed_handover(self, deployment: Key, epoch: int) -> None:
+        self._failed_handovers[deployment] = epoch
+
+    def handover_failed(self, deployment: Key, epoch: int) -> bool:
+        return self._failed_handovers.get(deployment) == epoch
 
     def of(self, node: Key) -> Remembered:
         return self._nodes.setdefault(node, Remembered())
@@ -124,7 +132,9 @@ class Memory:
             if primary == node and server.role == contract.ROLE_PRIMARY:
                 self._seen_in_office.add(node)
             return
-        if server.replication.link_is_up:
+        link = server.replication
+        # One that follows another replica is only as far as that one.
+        if link.link_is_up and link.primary_address.partition(".")[0] == primary.name:
             known.in_sync, known.has_lost_one = True, False  # somebody else has been in office since
         elif self._lives(primary):
             known.in_sync = False

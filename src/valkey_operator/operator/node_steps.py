@@ -20,6 +20,10 @@ class Failed(Exception):
     """A step did not come about. Its sentence says why."""
 
 
+class NotDone(Failed):
+    """The sidecar has answered that it was not done."""
+
+
 class Sight(Protocol):
     def pod(self, node: Custom) -> Pod | None: ...
 
@@ -43,7 +47,7 @@ class NodeSteps:
         if outcome.HasField("observation"):
             self._world.observations.take(node.key, outcome.observation)
         if outcome.result != contract.RESULT_DONE:
-            raise Failed(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
+            raise NotDone(f"{name} did not do it: {outcome.message} ({outcome.guard or 'no guard'})")
         return outcome
 
     async def restart(self, item: Custom, name: str, reason: str) -> None:

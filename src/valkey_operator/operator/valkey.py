@@ -6,6 +6,8 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
+from valkey_operator.api.requests import ALLOW_DATA_LOSS
+from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.instance import Plan, plan
 from valkey_operator.decide.succession import impatience
@@ -18,7 +20,7 @@ from valkey_operator.model.instance import Lease, SeenInstance
 from valkey_operator.operator.calls import OBSERVE_LIMIT, Caller
 from valkey_operator.operator.care import RESYNC, Care
 from valkey_operator.operator.instance_report import status
-from valkey_operator.operator.instance_seen import Sight
+from valkey_operator.operator.instance_seen import Sight, given_up
 from valkey_operator.operator.instance_steps import Steps
 from valkey_operator.operator.leases import Leases
 from valkey_operator.operator.making import noting
@@ -42,7 +44,7 @@ class ValkeyController(Care):
         self.sight = self._sight = Sight(world, self.memory)
         super().__init__(world, "valkey", "Valkey", world.caches.valkeys, self._sight)
         self.leases = Leases(self._known, self.memory.now, world.leads_for)
-        self._steps = Steps(world, sidecars, self._sight, self.leases)
+        self._steps = Steps(world, sidecars, self._sight, self.leases, self.memory)
         world.observations.on_change(self.memory.hear)
         world.caches.nodes.store.on_change(self._lose)
         world.caches.pods.store.on_change(self._stir)
@@ -68,7 +70,8 @@ class ValkeyController(Care):
         self, item: Custom, deployment: Deployment, denied: list[str], refused: Refusal | None
     ) -> float:
         seen, found = await self._planned(item, deployment)
-        said, again = [*denied, *self._notes(item.key, found.report.state)], found.again
+        said = [*denied, *self._notes(item.key, found.report.state), *_left_behind(item, found)]
+        again = found.again
         try:
             for action in found.actions:
                 item = await self._steps.carry_out(action, item, deployment, seen)
@@ -154,3 +157,10 @@ class ValkeyController(Care):
             self._steps.operator, config.get("members", [name]),
         )  # fmt: skip
         await self._world.writer.apply(self._world.caches.nodes, wanted)
+
+
+def _left_behind(item: Custom, found: Plan) -> list[str]:
+    """Who is well has nothing to give up; what was allowed once must not be allowed for ever."""
+    if found.report.state != State.READY or not given_up(item):
+        return []
+    return [f"the annotation {ALLOW_DATA_LOSS} is not needed any more: take it away"]

@@ -7,7 +7,7 @@ Neither takes down what the other has put up, and a sidecar that starts again se
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
@@ -41,15 +41,15 @@ class Fence:
         self.reasons: set[Reason] = set()
         # As the server said last.
         self.is_up = False
-        self._is_known = False
+        self.is_known = False
 
     async def look(self) -> None:
         value = await _value(self._server)
         self.is_up = value >= FENCED_HERE
-        if value == FENCED_HERE and not self._is_known:
-            # Put up before this sidecar was started: whoever has a lease takes it down.
+        if value == FENCED_HERE and not self.is_known:
+            # The server was started so, or this sidecar was, after it: whoever has a lease takes it down.
             self.reasons.add(Reason.LEASE)
-        self._is_known = True
+        self.is_known = True
 
     async def put_up(self, reason: Reason) -> None:
         self.reasons.add(reason)
@@ -82,8 +82,16 @@ class Fence:
         self.is_up = int(value) >= FENCED_HERE
 
     def _lag(self) -> str:
-        usual = self._directive(LAG, SOME_LAG)
-        return SOME_LAG if usual == "0" else usual
+        return _lag(self._directive(LAG, SOME_LAG))
+
+
+def directives(usual: Mapping[str, str]) -> list[str]:
+    """For a server that is to start behind its fence."""
+    return [f"{FENCE} {FENCED_HERE}", f"{LAG} {_lag(usual.get(LAG, SOME_LAG))}"]
+
+
+def _lag(usual: str) -> str:
+    return SOME_LAG if usual == "0" else usual
 
 
 async def is_up(server: Server) -> bool:

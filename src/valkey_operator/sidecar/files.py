@@ -11,9 +11,12 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from valkey_operator.model.gate import Record
 from valkey_operator.settings.sidecar import SidecarSettings
+from valkey_operator.sidecar import fence
 from valkey_operator.sidecar.disk import Kept
 from valkey_operator.sidecar.parsed import forget, parsed
 from valkey_operator.valkey import config_file
@@ -25,10 +28,16 @@ IN_FORCE = "in-force.json"
 OWN_SECRET = "sidecar-password"  # noqa: S105 - a file
 USERS_LOADED = "users-loaded.sha256"
 LEASE = "lease.json"
+RECORD = "record.json"
 
 
 def write(
-    settings: SidecarSettings, primary: str, *, with_log: bool = False, modules: Sequence[str] = ()
+    settings: SidecarSettings,
+    primary: str,
+    *,
+    with_log: bool = False,
+    modules: Sequence[str] = (),
+    fenced: bool = False,
 ) -> None:
     """Everything the server reads at its start; `primary` is the node to follow, or this one."""
     rendered = (settings.config / CONFIG).read_text()
@@ -43,6 +52,7 @@ def write(
         f"replica-announce-ip {settings.server_of(settings.node)[0]}",
     ]
     own += _place(settings, primary, is_clustered=said.get("cluster-enabled") == "yes")
+    own += fence.directives(said) if fenced else []
     write_users(settings)
     note_users(settings)
     # One that is loaded twice ends the server.
@@ -139,6 +149,18 @@ def in_force(settings: SidecarSettings) -> Mapping[str, str]:
 
 def note_in_force(settings: SidecarSettings, directives: Mapping[str, str]) -> None:
     _replace(settings.run / IN_FORCE, json.dumps(directives, sort_keys=True))
+
+
+def noted_record(settings: SidecarSettings) -> Record:
+    """Who is primary, as it was noted here for want of room on the volume."""
+    try:
+        return Record(**parsed(settings.run, RECORD, json.loads))
+    except FileNotFoundError:
+        return Record()
+
+
+def note_record(settings: SidecarSettings, record: Record) -> None:
+    _replace(settings.run / RECORD, json.dumps(asdict(record)))
 
 
 def _fingerprint(text: str) -> str:

@@ -64,6 +64,8 @@ class Pod(Protocol):
 
     def begin_office(self) -> None: ...
 
+    def end_office(self) -> None: ...
+
 
 class Handing:
     """Both ends of it: of the one that goes, and of the one that comes."""
@@ -116,6 +118,7 @@ class Handing:
     async def _change(self, server: Server, peer: PeerStub, pod_uid: str, wished: Record, ends: float) -> int:
         begun = time.monotonic()
         await self._demote(server, peer, wished, min(begun + PAUSE, ends))
+        self._pod.end_office()
         self._handed = wished
         try:
             await self._let_take_over(peer, pod_uid, wished, ends)

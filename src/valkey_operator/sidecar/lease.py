@@ -40,7 +40,7 @@ ASK_LIMIT = 1.5
 OVERDUE = GRANT - PERIOD - 0.5
 # So long before the end the fence is put up.
 MARGIN = 0.5
-# How often is looked: a lease that is overdue, and one that is not.
+# How often is looked: at a lease that is overdue or a server that starts, and at one that is not.
 TICK, CALM = 0.2, 0.5
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,10 @@ class Lease:
     def begin(self, now: float) -> None:
         """This node was made primary, or was alone until now."""
         self.until, self.promotable = now + GRANT, None
+
+    def end(self) -> None:
+        """Whoever makes this server a primary again by hand makes it no primary that writes."""
+        self.until, self.promotable = 0.0, None
 
     def granted(self, sent: float, seconds: float, promotable: Nodes) -> None:
         self.until = max(self.until, sent + min(seconds, GRANT))
@@ -166,7 +170,8 @@ class Keeper:
                 await self._look(clock())
             except (Silent, Refused) as error:
                 log.warning("what the lease demands was not done, and is tried again: %s", error)
-            await asyncio.sleep(TICK if self._overdue.is_set() else CALM)
+            is_calm = self._role and not self._overdue.is_set()
+            await asyncio.sleep(CALM if is_calm else TICK)
 
     async def _look(self, now: float) -> None:
         role = self._seen_role()
@@ -201,6 +206,8 @@ class Keeper:
 
     async def _bring(self, standing: Standing) -> None:
         fence = self._pod.fence
+        if not fence.is_known:
+            await fence.look()
         if standing is Standing.FENCED:
             if Reason.LEASE not in fence.reasons or not fence.is_up:
                 await fence.put_up(Reason.LEASE)

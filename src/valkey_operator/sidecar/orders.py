@@ -73,6 +73,8 @@ class Pod(Protocol):
 
     def begin_office(self) -> None: ...
 
+    def end_office(self) -> None: ...
+
     async def hand_over(self, epoch: int, to: str, limit: float) -> int: ...
 
     async def take_over(self, epoch: int, by: str) -> None: ...
@@ -217,6 +219,7 @@ class Orders:
 
     async def _replicate(self, order: contract.Order) -> None:
         await self._server().call("REPLICAOF", *self._pod.address_of(order.replicate.primary))
+        self._pod.end_office()
 
     async def _note(self, order: contract.Order) -> None:
         primary = order.note_primary.primary

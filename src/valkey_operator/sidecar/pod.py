@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import math
@@ -52,6 +53,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 TOLD_AFTER = 2
 # Below the pod's grace period, which has to cover the rest of the stop as well.
 STOP_LIMIT = 90.0
+# Of a volume.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 FAILED = "the server has ended before it served and is tried again; its log says why"
 HELD = gate.Closed(
     Guard.A_NODE_HAS_ONE_POD, "another pod of this node holds its volume: waits until that one has ended"
@@ -99,6 +102,7 @@ class Pod:
         self._opened_by = ""
         self._config = LiveConfig(settings)
         self._log_mode = LogMode(self._volume)
+        self._noted_in_memory = files.noted_record(settings)
         self._is_asked = False
         self._is_allowed = False
         self._failed_starts = 0
@@ -236,19 +240,23 @@ class Pod:
 
     def _prepare(self, verdict: gate.Open, start: Start, loaded: Sequence[str]) -> None:
         wanted = self._wanted()
-        files.write(self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded)
+        is_primary = verdict.primary == self._settings.node
+        # Who comes back as primary may have been replaced meanwhile: it writes when somebody says that it may.
+        fenced = is_primary and bool(self.others) and not self.is_in_cluster
+        files.write(
+            self._settings, verdict.primary, with_log=wanted.appendonly, modules=loaded, fenced=fenced
+        )
         self._volume.note_start(wanted)
         self._noticed = None
         if self.is_in_cluster:
             if verdict.primary not in (self._settings.node, cluster_gate.NOBODY):
                 cluster_gate.end_imports(self._settings.data)
         else:
-            self._volume.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
+            self.note_record(Record(gate.newest_record(start).epoch, verdict.primary))
         self._opened_by = verdict.rule
-        if verdict.primary == self._settings.node:
-            # Counted from here: what a long load leaves of it is for the lease to say.
-            self.begin_office()
-        role = "primary" if verdict.primary == self._settings.node else f"replica of {verdict.primary}"
+        if not is_primary:
+            self.end_office()
+        role = "primary" if is_primary else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
 
     def _verdict(self, start: Start) -> gate.Verdict:
@@ -318,7 +326,7 @@ class Pod:
         """The operator's word on who is primary, or our own note where that is newer."""
         told = self._told()
         record = Record(int(told.get("epoch", 0)), str(told.get("primary", self._settings.node)))
-        return max(self._volume.record, record, key=lambda each: each.epoch)
+        return max(self._volume.record, self._noted_in_memory, record, key=lambda each: each.epoch)
 
     def _told(self) -> Mapping[str, Any]:
         try:
@@ -327,7 +335,15 @@ class Pod:
             return {}
 
     def note_record(self, record: Record) -> None:
-        self._volume.note_record(record)
+        """On a full volume there is no room for it, and a shard must not be without a primary for that: in memory it
+        lasts as long as the pod, and by its end the mounted record has followed."""
+        try:
+            self._volume.note_record(record)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            files.note_record(self._settings, record)
+            self._noted_in_memory = record
 
     @property
     def others(self) -> frozenset[str]:
@@ -375,6 +391,11 @@ class Pod:
     def begin_office(self) -> None:
         """This node is about to be primary, and was allowed to."""
         self.lease.begin(clock())
+        self.lease.note()
+
+    def end_office(self) -> None:
+        """This node is a replica from now on."""
+        self.lease.end()
         self.lease.note()
 
     async def hand_over(self, epoch: int, to: str, limit: float) -> int:
