@@ -321,6 +321,13 @@ class TestAllGoneAtOnce:
         assert not found.actions
         assert "valkey.io/allow-data-loss: v-2" in found.report.message
 
+    def test_an_empty_primary_that_waits_for_one_that_was_never_made_is_let_in(self) -> None:
+        a, b = node(A, None, gate_is_asked=True), node(B, replica(0, link_is_up=False), was_in_sync=False)
+        nothing_yet = three(a, b, wish=Wish(2), promotable=())
+        assert planned(replace(nothing_yet, nodes=(a, b))).actions == (OpenGate(A, 1),)
+        told = [replace(each, spec=NodeRecord(1, A, (A, B))) for each in (a, b)]
+        assert not planned(replace(nothing_yet, nodes=tuple(told))).actions
+
     def test_what_a_person_has_given_up_is_not_waited_for(self) -> None:
         wish = Wish(3, gives_up=frozenset({C}))
         found = planned(three(self.rdb(A, 500), self.started(B, 700), silent(C), wish=wish))

@@ -295,8 +295,10 @@ def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
     if not primary.said.gate_is_asked:
         return wait(f"the server of {primary.name} is about to start")
     others = sight.others(seen, primary.name)
-    opens_by_itself = not any(node.said is None or sight.holds_data(node) for node in others)
-    if opens_by_itself:
+    # Its gate asks those it was told of, and one of them may have been removed, or never made, since then.
+    told = primary.spec.members if primary.spec is not None else ()
+    are_all_there = {*told} <= {node.name for node in seen.nodes}
+    if are_all_there and not any(node.said is None or sight.holds_data(node) for node in others):
         return wait(f"the server of {primary.name} starts by itself", 1.0)
     return Step((OpenGate(primary.name, seen.record.epoch),), is_exclusive=True)
 
