@@ -177,6 +177,29 @@ class TestRoll:
         assert isinstance(failover, FailOver)
         assert failover.node == name(0, 1)
 
+    @pytest.mark.parametrize(("shards", "at_once"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (7, 3)])
+    def test_of_primaries_without_replicas_never_a_majority_is_away(self, shards: int, at_once: int) -> None:
+        """Each is away for as long as its restart takes, and too few would be left to vote."""
+        wish = ClusterWish(shards, 1, max_parallel_shards=shards)
+        seen = cluster(shards, 1, shards, wish)
+        for shard in range(shards):
+            seen = with_node(seen, name(shard, 0), needs_restart="why")
+        restarts = actions(planned(seen))
+        assert restarts == [RestartPod(name(shard, 0), "why") for shard in range(at_once)]
+        pod = SeenPod("p", is_ready=True, is_being_deleted=True)
+        assert not actions(planned(with_node(seen, name(0, 0), pod=pod)))
+
+    def test_primaries_that_own_no_slots_yet_have_no_vote(self) -> None:
+        """Two of five are new: of three voters one may be away."""
+        seen = cluster(5, 1, 3, ClusterWish(5, 1, is_stopped=True, max_parallel_shards=5))
+        for shard in range(5):
+            seen = with_node(seen, name(shard, 0), needs_restart="why")
+        assert [each.name for each in actions(planned(seen))] == [name(0, 0), name(3, 0), name(4, 0)]
+
+    def test_replicas_of_all_shards_are_restarted_at_once_where_that_is_allowed(self) -> None:
+        replicas = self.rolling(*(name(shard, 1) for shard in range(3)), max_parallel_shards=3)
+        assert actions(planned(replicas)) == [RestartPod(name(shard, 1), "why") for shard in range(3)]
+
     def test_nobody_asks_for_an_epoch_in_which_the_others_have_voted(self) -> None:
         seen = self.rolling(name(1, 0))
         ahead = seen.of(name(0, 0))
