@@ -118,11 +118,8 @@ class ClusterSight:
                 yield ended, "its kubelet has ended its pod for good"
             if may_run or not known.node_id or not known.machine:
                 continue
-            machine = self._world.caches.machines.store.get(Key("", known.machine))
-            if machine is None:
-                yield known.node_id, f"its machine {known.machine} was deleted"
-            elif machine.is_out_of_service:
-                yield known.node_id, f"its machine {known.machine} is out of service"
+            if why := self._sight.machines.why_gone(known.machine):
+                yield known.node_id, why
 
     def _node(self, node: Custom, answered: Mapping[str, bool]) -> ShardNode:
         known, pod, name = self._memory.of(node.key), self.pod(node), node.metadata.name

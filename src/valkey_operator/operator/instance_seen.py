@@ -27,6 +27,7 @@ from valkey_operator.model.instance import (
     Wish,
 )
 from valkey_operator.model.times import read
+from valkey_operator.operator.machines import Machines
 from valkey_operator.operator.memory import Memory, Remembered
 from valkey_operator.operator.node import current_pod
 from valkey_operator.operator.node_status import FAILED_START
@@ -43,6 +44,7 @@ class Sight:
 
     def __init__(self, world: World, memory: Memory) -> None:
         self._world, self._memory = world, memory
+        self.machines = Machines(world.caches.machines, memory.now)
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
