@@ -29,6 +29,7 @@ from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 
+UNPROVEN = "a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"
 COMPLETE = Disk(has_data=True, is_synced_always=True)
 
 
@@ -406,7 +407,7 @@ class TestLostQuorum:
         gone = silent(seen, name(0, 0)) if index else silent(seen, name(0, 0), name(1, 0))
         found = planned(with_node(gone, name(0, 0), machine="m1", is_dead=False))
         assert not takeovers(found)
-        assert guards(found) == {"a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"}
+        assert guards(found) == {UNPROVEN}
         assert "its machine (m1) be deleted or tainted" in found.report.message
         assert f"valkey.io/allow-takeover: {'0' if index else '0,1'} be set" in found.report.message
 
@@ -438,6 +439,15 @@ class TestLostQuorum:
 
     def test_a_second_pod_that_waits_for_the_first_proves_nothing(self) -> None:
         assert not takeovers(planned(self.both_dead(is_alone=False)))
+
+    def test_pods_that_came_after_others_were_taken_away_by_force_prove_nothing(self) -> None:
+        """Those may be cut off and in office together: the status says what is needed."""
+        found = planned(self.both_dead(is_alone=False, is_at_the_gate=True, machine="m1"))
+        assert (actions(found), guards(found)) == ([], {UNPROVEN})
+        assert (
+            "g-0-0, g-1-0 may be alive: each must answer, or its machine (m1) be deleted"
+            in found.report.message
+        )
 
     def test_a_shard_of_one_cluster_is_healed_too(self) -> None:
         lone = replace(cluster(shards=1, slots_of=1), wish=ClusterWish(1, 2))

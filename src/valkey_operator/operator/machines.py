@@ -25,6 +25,8 @@ class Machines:
 
     def why_gone(self, name: str) -> str:
         """How it is known that nothing runs there; empty when it is not."""
+        if not name:
+            return ""
         if self._cache.trouble() is not None:
             self._missing.clear()  # nobody has looked meanwhile
             return ""
