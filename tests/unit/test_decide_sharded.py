@@ -295,6 +295,80 @@ class TestScaling:
         assert (actions(lost), guards(lost)) == ([], {"data_is_kept_when_all_pods_go"})
 
 
+def without(seen: SeenSharded, *names: str) -> SeenSharded:
+    """These have no node any more; the others remember them by the names that they announced."""
+    nodes = []
+    for each in seen.nodes:
+        view = each.node.view
+        assert view is not None
+        known = tuple(
+            replace(
+                member, hostname=f"{member.id.replace('id', 'g')}.ns.svc", is_failed=_is_of(member.id, names)
+            )
+            for member in view.members
+        )
+        nodes.append(replace(each, node=replace(each.node, view=replace(view, members=known))))
+    return replace(seen, nodes=tuple(each for each in nodes if each.name not in names))
+
+
+def _is_of(member_id: str, names: tuple[str, ...]) -> bool:
+    return member_id.replace("id", "g") in names
+
+
+class TestResumed:
+    """With less than it was suspended with: whoever owns slots has them on its volume."""
+
+    def test_a_primary_beyond_the_number_of_replicas_is_made_and_hands_over(self) -> None:
+        """Suspended with three, whose last one was primary, and back with two."""
+        suspended = replace(swapped(cluster(replicas=3), 0, 2), wish=ClusterWish(3, 2))
+        found = planned(without(suspended, *(name(shard, 2) for shard in range(3))))
+        assert [each for each in actions(found) if isinstance(each, MakeNode)] == [MakeNode(name(0, 2))]
+        assert "lost_slots_are_not_refilled" not in guards(found)
+        back = without(suspended, name(1, 2), name(2, 2))
+        assert not [each for each in actions(planned(back)) if isinstance(each, MakeNode | RemoveNode)]
+        whole = without(suspended)
+        (action,) = actions(planned(whole))
+        assert (action.node, action.former, action.planned) == (name(0, 0), name(0, 2), True)
+
+    def test_it_is_made_as_soon_as_it_is_gone_where_it_is_still_being_stopped(self) -> None:
+        suspended = replace(swapped(cluster(replicas=3), 0, 2), wish=ClusterWish(3, 2))
+        seen = with_node(without(suspended, name(1, 2), name(2, 2)), name(0, 2), is_being_deleted=True)
+        found = planned(seen)
+        assert not [each for each in actions(found) if isinstance(each, MakeNode)]
+        assert "g-0-2 must be gone before it is made anew" in [each.sentence for each in found.waits]
+
+    def test_a_node_that_was_removed_and_owns_nothing_stays_away(self) -> None:
+        found = planned(
+            without(cluster(shards=4, slots_of=3, wish=ClusterWish(3, 2)), name(3, 0), name(3, 1))
+        )
+        assert not [each for each in actions(found) if isinstance(each, MakeNode)]
+
+
+def swapped(seen: SeenSharded, shard: int, index: int) -> SeenSharded:
+    """This one is the primary of its shard, and the first one follows it."""
+    first, other = f"id-{shard}-0", f"id-{shard}-{index}"
+    nodes = []
+    for each in seen.nodes:
+        view = each.node.view
+        assert view is not None
+        owner = view.by_id[first]
+        changed = {
+            other: replace(view.by_id[other], is_primary=True, primary_id="", ranges=owner.ranges),
+            first: replace(owner, is_primary=False, primary_id=other, ranges=()),
+        }
+        known = tuple(
+            changed.get(
+                member.id, replace(member, primary_id=other) if member.primary_id == first else member
+            )
+            for member in view.members
+        )
+        node = replace(each.node, view=replace(view, members=known), is_in_sync=each.node.id != other)
+        if each.node.shard != shard:
+            node = replace(node, is_in_sync=each.node.is_in_sync)
+        nodes.append(replace(each, node=node))
+    return replace(seen, nodes=tuple(nodes))
+
+
 MEBIBYTE = 1 << 20
 
 
