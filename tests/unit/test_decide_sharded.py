@@ -14,6 +14,7 @@ from valkey_operator.decide.cluster_actions import (
     FailOver,
     Follow,
     Forget,
+    Hurry,
     MakeNode,
     OpenGate,
     RemoveNode,
@@ -337,6 +338,26 @@ class TestResumed:
         assert not [each for each in actions(found) if isinstance(each, MakeNode)]
         assert "g-0-2 must be gone before it is made anew" in [each.sentence for each in found.waits]
 
+    @pytest.mark.parametrize("allowed", [frozenset[int](), frozenset({3})])
+    def test_a_shard_beyond_the_number_of_shards_is_made_and_gives_its_slots_away(
+        self, allowed: frozenset[int]
+    ) -> None:
+        """Suspended with four, and back with three: nothing is lost that is on a volume."""
+        wish = ClusterWish(3, 1, allows_data_loss=allowed)
+        four = cluster(shards=4, replicas=1, slots_of=4, wish=wish)
+        found = planned(without(four, name(3, 0)))
+        assert [each for each in actions(found) if not isinstance(each, Hurry)] == [MakeNode(name(3, 0))]
+        assert "is lost" not in found.report.message
+        assert {move.node for move in actions(planned(four))} == {name(3, 0)}
+
+    def test_its_data_is_lost_when_it_came_back_without(self) -> None:
+        """Somebody has deleted its volume meanwhile."""
+        found = planned(
+            replaced(cluster(shards=4, replicas=1, slots_of=4, wish=ClusterWish(3, 1)), name(3, 0))
+        )
+        assert guards(found) == {"lost_slots_are_not_refilled"}
+        assert "valkey.io/allow-data-loss: 3" in found.report.message
+
     def test_a_node_that_was_removed_and_owns_nothing_stays_away(self) -> None:
         found = planned(
             without(cluster(shards=4, slots_of=3, wish=ClusterWish(3, 2)), name(3, 0), name(3, 1))
@@ -639,6 +660,34 @@ class TestEmptyVolumes:
             assert forgotten == {each.name for each in cluster().nodes}
             assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
         assert not found.report.used_data_losses
+
+    def test_made_again_over_volumes_of_which_one_is_missing_it_says_so_too(self) -> None:
+        """The resource is new, and knows nothing of what was formed; its servers do."""
+        lost = replace(replaced(replaced(cluster(), name(1, 0)), name(1, 1)), is_formed=False)
+        found = planned(lost)
+        assert guards(found) == {"lost_slots_are_not_refilled"}
+        assert "the data of shard 1, slots 5462-10922, is lost" in found.report.message
+        allowed = replace(lost, wish=ClusterWish(3, 2, allows_data_loss=frozenset({1})))
+        assigned = [each for each in actions(planned(allowed)) if isinstance(each, AssignSlots)]
+        assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
+
+    def test_slots_that_were_no_shards_are_served_by_the_one_that_the_status_names(self) -> None:
+        """Somebody took them away by hand: each shard owns some."""
+        seen = cluster(wish=ClusterWish(3, 2, allows_data_loss=frozenset({0})))
+        nodes = tuple(
+            replace(each, node=replace(each.node, view=replace(each.node.view, members=tuple(
+                replace(member, ranges=((0, 5000),)) if member.id == "id-0-0" else member
+                for member in each.node.view.members
+            ))))
+            for each in seen.nodes if each.node.view is not None
+        )  # fmt: skip
+        found = planned(replace(seen, nodes=nodes, wish=ClusterWish(3, 2)))
+        assert "slots 5001-5461, is lost" in found.report.message
+        assert "valkey.io/allow-data-loss: 0" in found.report.message
+        assigned = [
+            each for each in actions(planned(replace(seen, nodes=nodes))) if isinstance(each, AssignSlots)
+        ]
+        assert [(each.node, each.slots) for each in assigned] == [(name(0, 0), ((5001, 5461),))]
 
     def test_nothing_is_refilled_while_one_is_silent_that_may_have_the_data(self) -> None:
         wish = ClusterWish(3, 2, allows_data_loss=frozenset({1}))

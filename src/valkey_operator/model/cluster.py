@@ -242,6 +242,9 @@ class SeenCluster:
         there = self._names - self.leaving
         return frozenset(self._name_of[each.id] for each in away if each.slots - self.served) - there
 
+    def is_absent(self, member: SeenMember) -> bool:
+        return self._name_of.get(member.id) in self.absent
+
     @cached_property
     def _names(self) -> frozenset[str]:
         own = (view.own.node for _, view in self.answered)
