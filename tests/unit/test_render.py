@@ -50,7 +50,7 @@ def rendered(**spec: Any) -> str:
     parts = [
         *services(wanted, "demo-0"),
         connection_secret(wanted),
-        disruption_budget(wanted),
+        disruption_budget(wanted, len(members)),
         objects.config_map(),
         objects.service(),
         objects.claim(),
@@ -241,24 +241,35 @@ def test_applications_find_the_service_for_reads_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "least"),
+    ("spec", "nodes", "least"),
     [
-        ({"replicas": 3}, 2),
-        ({"replicas": 2, "disruption": {"mode": "Budget"}}, 1),
-        ({"replicas": 3, "disruption": {"mode": "None"}}, None),
-        ({"replicas": 1}, None),
-        ({"replicas": 0}, None),
+        ({"replicas": 3}, 0, 2),
+        ({"replicas": 3}, 3, 2),
+        ({"replicas": 2, "disruption": {"mode": "Budget"}}, 2, 1),
+        ({"replicas": 3, "disruption": {"mode": "None"}}, 3, None),
+        ({"replicas": 1}, 1, None),
+        ({"replicas": 0}, 0, None),
+        ({"replicas": 1}, 3, 2),
+        ({"replicas": 0}, 3, 2),
     ],
 )
 def test_one_pod_at_a_time_may_be_evicted_and_a_lone_one_always(
-    spec: dict[str, Any], least: int | None
+    spec: dict[str, Any], nodes: int, least: int | None
 ) -> None:
-    budget = disruption_budget(deployment(**spec))
+    budget = disruption_budget(deployment(**spec), nodes)
     assert (budget and budget["spec"]["minAvailable"]) == least
 
 
+def test_shards_that_are_to_go_are_held_until_they_are_gone() -> None:
+    """Six of two are to be three: twelve pods run, and own slots until these have moved."""
+    values = layers.effective("ValkeyCluster", {"shards": 3, "replicas": 2}).values
+    three = Deployment("ValkeyCluster", "demo", "prod", "uid-1", values)
+    budgets = [disruption_budget(three, nodes) for nodes in (12, 6)]
+    assert [budget and budget["spec"]["minAvailable"] for budget in budgets] == [11, 5]
+
+
 def test_the_budget_holds_the_pods_that_carry_its_label() -> None:
-    budget = disruption_budget(deployment(replicas=3))
+    budget = disruption_budget(deployment(replicas=3), 3)
     node = valkey_node(deployment(replicas=3), "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
     labels = node["spec"]["podTemplate"]["metadata"]["labels"]
     assert budget
