@@ -9,10 +9,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from devcluster.command import CommandFailed
 from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
@@ -294,9 +295,44 @@ async def test_a_cluster_whose_operator_dies_while_it_is_formed_is_whole_in_the_
     assert [shard["slots"] for shard in grid.status()["shards"]] == ["0-5461", "5462-10922", "10923-16383"]
 
 
+class SeenServer(NamedTuple):
+    """What changes when a pod is replaced, a container started again, a server restarted or its role taken."""
+
+    pod: str
+    restarts: tuple[int, ...]
+    run: str
+    role: str
+
+
+def seen_servers(place: Place) -> dict[str, SeenServer]:
+    """By pod."""
+    pods = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
+    return {pod["metadata"]["name"]: seen_server(place, pod) for pod in pods}
+
+
+def seen_server(place: Place, pod: dict[str, Any]) -> SeenServer:
+    name, status = pod["metadata"]["name"], pod["status"]
+    containers = (*status["initContainerStatuses"], *status["containerStatuses"])
+    facts = dict(
+        line.split(":", 1) for line in place.valkey(name, "INFO", "server").splitlines() if ":" in line
+    )
+    role = place.valkey(name, "ROLE").split()[0]
+    restarts = tuple(each["restartCount"] for each in containers)
+    return SeenServer(pod["metadata"]["uid"], restarts, facts["run_id"].strip(), role)
+
+
+def follows(place: Place, pod: str) -> bool:
+    try:
+        role = place.valkey(pod, "ROLE").split()
+    except CommandFailed:
+        return False  # its server has yet to start
+    return role[:1] == ["slave"] and "connected" in role
+
+
 async def test_without_an_operator_the_servers_elect_and_nothing_is_rolled_back(
     place: Place, faults: Faults, tmp_path: Path
 ) -> None:
+    """And the operator, when it is back, only tidies."""
     grid = Grid(place, faults, 0)
     await grid.make()
     operator = Place(place.cluster, PLACE)
@@ -309,13 +345,16 @@ async def test_without_an_operator_the_servers_elect_and_nothing_is_rolled_back(
             with load.during("kill -9 without an operator"):
                 await kill(grid, before)
                 await load.acknowledged(each=5, within=40)
+            await grid.becomes(lambda: follows(place, f"{before}-0"), 60)
+            alone = await asyncio.to_thread(seen_servers, place)
         finally:
             operator.kubectl("scale", "deployment/valkey-operator", "--replicas=2")
         await until(grid, lambda _: grid.primary(1) != before)
         await grid.is_well()
-        tidied = json.loads(await kubectl(grid, "get", "pods", "--output=json"))["items"]
+        tidied = await asyncio.to_thread(seen_servers, place)
     verdict = await load.judge()
     print(f"writes again after {verdict.longest_pause:.1f} s\n{verdict}")
-    assert len(tidied) == 6
+    assert sorted(tidied) == PODS
+    assert tidied == alone, "the operator has restarted or moved something when it was back"
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)

@@ -19,9 +19,9 @@ from tests.e2e.conftest import Place
 from tests.e2e.test_one_node import SPEC
 
 SECONDS = 8
-PYTHON = "3.13"  # that of the image in which they run
+WITH_PYTHON, PYTHON = "valkey-operator/operator:dev", "3.13"
 LIBRARIES = {"valkey": "6.2.0", "valkey-glide": "2.5.3"}
-# In the image there is nothing to unpack with but Python.
+# In that image there is nothing to unpack with but Python.
 UNPACK = (
     "import base64, io, sys, tarfile; data = io.BytesIO(base64.b64decode(sys.stdin.read())); "
     "tarfile.open(fileobj=data).extractall('/client', filter='data')"
@@ -45,11 +45,11 @@ def packed(library: str, folder: Path) -> str:
     return base64.b64encode(content.getvalue()).decode()
 
 
-def start_client(place: Place) -> None:
-    """In a pod of its own, with nothing but Python."""
+def start_client(place: Place, image: str) -> None:
+    """In a pod of its own, which is none of the cluster's."""
     container = {
         "name": "client",
-        "image": "valkey-operator/operator:dev",
+        "image": image,
         "imagePullPolicy": "Never",
         "command": ["sleep", "600"],
         "env": [{"name": "PYTHONPATH", "value": "/client"}],
@@ -78,7 +78,7 @@ def primary_of(place: Place, shard: int) -> str:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_client_goes_on_through_a_switchover(grid: Place, library: str, tmp_path: Path) -> None:
-    start_client(grid)
+    start_client(grid, WITH_PYTHON)
     inside = ("--namespace", grid.namespace, "exec", "--stdin", "client", "--", f"/usr/bin/python{PYTHON}")
     grid.cluster.kubectl(*inside, "-c", UNPACK, stdin=packed(library, tmp_path))
     words = grid.command("exec", "client", "--", f"/usr/bin/python{PYTHON}", "/client/client.py")
@@ -98,7 +98,8 @@ def test_a_client_goes_on_through_a_switchover(grid: Place, library: str, tmp_pa
 
 
 def test_valkey_cli_follows_redirections(grid: Place) -> None:
-    command = ("exec", "grid-2-1-0", "--container=valkey", "--", "valkey-cli", "-c", "-h", "grid")
+    start_client(grid, str(SPEC["image"]))
+    command = ("exec", "client", "--", "valkey-cli", "-c", "-h", "grid")
 
     def is_led_there() -> bool:
         try:

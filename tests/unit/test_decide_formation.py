@@ -15,7 +15,7 @@ from tests.caches import eventually
 from tests.cluster_former import Former, names
 from tests.cluster_servers import HOST, VERSIONS, Member, agree, read, servers
 from valkey_operator.decide import formation
-from valkey_operator.decide.cluster_actions import ClusterStep, Forget, Meet
+from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet
 from valkey_operator.model.cluster import (
     SLOTS,
     ClusterNode,
@@ -165,6 +165,30 @@ async def test_a_shard_that_is_gone_with_all_its_data_is_said_and_not_refilled(f
         assert len({each.config_epoch for each in owners}) == 3
 
 
+async def test_an_owner_of_slots_that_has_no_node_is_known_by_its_name_and_not_lost(folder: Path) -> None:
+    """Suspended with four shards and back with three, at other addresses: the fourth is on its volume."""
+    async with servers(folder, names(4, 1)) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        await asyncio.gather(*(each.kill() for each in everyone.values()))
+        three = {name: each for name, each in everyone.items() if name != "3-0"}
+        await asyncio.gather(*(each.start(moved=True) for each in three.values()))
+        again = Former(three, is_formed=True)
+
+        async def is_missed() -> bool:
+            step = formation.plan(await again.look())
+            await again.carry_out(step)
+            views = [view for _, view in (await again.look()).answered]
+            return all(any(each.is_failed for each in view.by_id.values()) for view in views)
+
+        await eventually(is_missed, 20)
+        seen = await again.look()
+        assert seen.absent == {f"{folder.name}-3-0"}
+        step = formation.plan(seen, frozenset(range(4)))
+        assert not [each for each in step.actions if isinstance(each, AssignSlots | Forget)]
+        assert not step.refusals
+
+
 async def test_a_node_of_another_cluster_is_not_met(folder: Path) -> None:
     """A pod got the volume of another deployment: its server comes with a cluster of its own."""
     others = folder / "o"
@@ -245,6 +269,7 @@ def test_keys_without_a_cluster_are_no_new_cluster() -> None:
     step = formation.plan(SeenCluster(nodes))
     assert not any("Assign" in type(a).__name__ for a in step.actions)
     assert [each.guard for each in step.refusals] == ["lost_slots_are_not_refilled"]
+    assert "bring back the volumes that are missing" in step.refusals[0].why
 
 
 def test_nobody_is_forgotten_while_one_is_silent() -> None:

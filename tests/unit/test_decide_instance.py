@@ -424,6 +424,12 @@ class TestWithoutProof:
         assert recorded(planned(three(twin)))[2] == Why.UNREACHABLE
         assert not planned(three(twin, promotable=())).actions
 
+    def test_but_it_is_waited_for_where_its_disk_is_complete(self) -> None:
+        complete = Disk(has_data=True, is_synced_always=True)
+        assert not planned(three(node(A, None, disk=complete, may_have_a_twin=True))).actions
+        late = node(A, None, disk=complete, may_have_a_twin=True, dead_for=11.0)
+        assert recorded(planned(three(late)))[2] == Why.UNREACHABLE
+
     def test_a_server_that_is_silent_is_not_dead(self) -> None:
         assert not planned(three(node(A, SeenServer(answers=False)))).actions
 

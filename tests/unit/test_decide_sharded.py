@@ -14,6 +14,7 @@ from valkey_operator.decide.cluster_actions import (
     FailOver,
     Follow,
     Forget,
+    Hurry,
     MakeNode,
     OpenGate,
     RemoveNode,
@@ -29,6 +30,7 @@ from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 
+UNPROVEN = "a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"
 COMPLETE = Disk(has_data=True, is_synced_always=True)
 
 
@@ -177,6 +179,29 @@ class TestRoll:
         assert isinstance(failover, FailOver)
         assert failover.node == name(0, 1)
 
+    @pytest.mark.parametrize(("shards", "at_once"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (7, 3)])
+    def test_of_primaries_without_replicas_never_a_majority_is_away(self, shards: int, at_once: int) -> None:
+        """Each is away for as long as its restart takes, and too few would be left to vote."""
+        wish = ClusterWish(shards, 1, max_parallel_shards=shards)
+        seen = cluster(shards, 1, shards, wish)
+        for shard in range(shards):
+            seen = with_node(seen, name(shard, 0), needs_restart="why")
+        restarts = actions(planned(seen))
+        assert restarts == [RestartPod(name(shard, 0), "why") for shard in range(at_once)]
+        pod = SeenPod("p", is_ready=True, is_being_deleted=True)
+        assert not actions(planned(with_node(seen, name(0, 0), pod=pod)))
+
+    def test_primaries_that_own_no_slots_yet_have_no_vote(self) -> None:
+        """Two of five are new: of three voters one may be away."""
+        seen = cluster(5, 1, 3, ClusterWish(5, 1, is_stopped=True, max_parallel_shards=5))
+        for shard in range(5):
+            seen = with_node(seen, name(shard, 0), needs_restart="why")
+        assert [each.name for each in actions(planned(seen))] == [name(0, 0), name(3, 0), name(4, 0)]
+
+    def test_replicas_of_all_shards_are_restarted_at_once_where_that_is_allowed(self) -> None:
+        replicas = self.rolling(*(name(shard, 1) for shard in range(3)), max_parallel_shards=3)
+        assert actions(planned(replicas)) == [RestartPod(name(shard, 1), "why") for shard in range(3)]
+
     def test_nobody_asks_for_an_epoch_in_which_the_others_have_voted(self) -> None:
         seen = self.rolling(name(1, 0))
         ahead = seen.of(name(0, 0))
@@ -269,6 +294,100 @@ class TestScaling:
         assert actions(planned(primaries)) == [RemoveNode(name(shard, 0)) for shard in range(3)]
         lost = planned(cluster(wish=ClusterWish(3, 0, keeps_data=False)))
         assert (actions(lost), guards(lost)) == ([], {"data_is_kept_when_all_pods_go"})
+
+
+def without(seen: SeenSharded, *names: str) -> SeenSharded:
+    """These have no node any more; the others remember them by the names that they announced."""
+    nodes = []
+    for each in seen.nodes:
+        view = each.node.view
+        assert view is not None
+        known = tuple(
+            replace(
+                member, hostname=f"{member.id.replace('id', 'g')}.ns.svc", is_failed=_is_of(member.id, names)
+            )
+            for member in view.members
+        )
+        nodes.append(replace(each, node=replace(each.node, view=replace(view, members=known))))
+    return replace(seen, nodes=tuple(each for each in nodes if each.name not in names))
+
+
+def _is_of(member_id: str, names: tuple[str, ...]) -> bool:
+    return member_id.replace("id", "g") in names
+
+
+class TestResumed:
+    """With less than it was suspended with: whoever owns slots has them on its volume."""
+
+    def test_a_primary_beyond_the_number_of_replicas_is_made_and_hands_over(self) -> None:
+        """Suspended with three, whose last one was primary, and back with two."""
+        suspended = replace(swapped(cluster(replicas=3), 0, 2), wish=ClusterWish(3, 2))
+        found = planned(without(suspended, *(name(shard, 2) for shard in range(3))))
+        assert [each for each in actions(found) if isinstance(each, MakeNode)] == [MakeNode(name(0, 2))]
+        assert "lost_slots_are_not_refilled" not in guards(found)
+        back = without(suspended, name(1, 2), name(2, 2))
+        assert not [each for each in actions(planned(back)) if isinstance(each, MakeNode | RemoveNode)]
+        whole = without(suspended)
+        (action,) = actions(planned(whole))
+        assert (action.node, action.former, action.planned) == (name(0, 0), name(0, 2), True)
+
+    def test_it_is_made_as_soon_as_it_is_gone_where_it_is_still_being_stopped(self) -> None:
+        suspended = replace(swapped(cluster(replicas=3), 0, 2), wish=ClusterWish(3, 2))
+        seen = with_node(without(suspended, name(1, 2), name(2, 2)), name(0, 2), is_being_deleted=True)
+        found = planned(seen)
+        assert not [each for each in actions(found) if isinstance(each, MakeNode)]
+        assert "g-0-2 must be gone before it is made anew" in [each.sentence for each in found.waits]
+
+    @pytest.mark.parametrize("allowed", [frozenset[int](), frozenset({3})])
+    def test_a_shard_beyond_the_number_of_shards_is_made_and_gives_its_slots_away(
+        self, allowed: frozenset[int]
+    ) -> None:
+        """Suspended with four, and back with three: nothing is lost that is on a volume."""
+        wish = ClusterWish(3, 1, allows_data_loss=allowed)
+        four = cluster(shards=4, replicas=1, slots_of=4, wish=wish)
+        found = planned(without(four, name(3, 0)))
+        assert [each for each in actions(found) if not isinstance(each, Hurry)] == [MakeNode(name(3, 0))]
+        assert "is lost" not in found.report.message
+        assert {move.node for move in actions(planned(four))} == {name(3, 0)}
+
+    def test_its_data_is_lost_when_it_came_back_without(self) -> None:
+        """Somebody has deleted its volume meanwhile."""
+        found = planned(
+            replaced(cluster(shards=4, replicas=1, slots_of=4, wish=ClusterWish(3, 1)), name(3, 0))
+        )
+        assert guards(found) == {"lost_slots_are_not_refilled"}
+        assert "valkey.io/allow-data-loss: 3" in found.report.message
+
+    def test_a_node_that_was_removed_and_owns_nothing_stays_away(self) -> None:
+        found = planned(
+            without(cluster(shards=4, slots_of=3, wish=ClusterWish(3, 2)), name(3, 0), name(3, 1))
+        )
+        assert not [each for each in actions(found) if isinstance(each, MakeNode)]
+
+
+def swapped(seen: SeenSharded, shard: int, index: int) -> SeenSharded:
+    """This one is the primary of its shard, and the first one follows it."""
+    first, other = f"id-{shard}-0", f"id-{shard}-{index}"
+    nodes = []
+    for each in seen.nodes:
+        view = each.node.view
+        assert view is not None
+        owner = view.by_id[first]
+        changed = {
+            other: replace(view.by_id[other], is_primary=True, primary_id="", ranges=owner.ranges),
+            first: replace(owner, is_primary=False, primary_id=other, ranges=()),
+        }
+        known = tuple(
+            changed.get(
+                member.id, replace(member, primary_id=other) if member.primary_id == first else member
+            )
+            for member in view.members
+        )
+        node = replace(each.node, view=replace(view, members=known), is_in_sync=each.node.id != other)
+        if each.node.shard != shard:
+            node = replace(node, is_in_sync=each.node.is_in_sync)
+        nodes.append(replace(each, node=node))
+    return replace(seen, nodes=tuple(nodes))
 
 
 MEBIBYTE = 1 << 20
@@ -383,7 +502,7 @@ class TestLostQuorum:
         gone = silent(seen, name(0, 0)) if index else silent(seen, name(0, 0), name(1, 0))
         found = planned(with_node(gone, name(0, 0), machine="m1", is_dead=False))
         assert not takeovers(found)
-        assert guards(found) == {"a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"}
+        assert guards(found) == {UNPROVEN}
         assert "its machine (m1) be deleted or tainted" in found.report.message
         assert f"valkey.io/allow-takeover: {'0' if index else '0,1'} be set" in found.report.message
 
@@ -415,6 +534,15 @@ class TestLostQuorum:
 
     def test_a_second_pod_that_waits_for_the_first_proves_nothing(self) -> None:
         assert not takeovers(planned(self.both_dead(is_alone=False)))
+
+    def test_pods_that_came_after_others_were_taken_away_by_force_prove_nothing(self) -> None:
+        """Those may be cut off and in office together: the status says what is needed."""
+        found = planned(self.both_dead(is_alone=False, is_at_the_gate=True, machine="m1"))
+        assert (actions(found), guards(found)) == ([], {UNPROVEN})
+        assert (
+            "g-0-0, g-1-0 may be alive: each must answer, or its machine (m1) be deleted"
+            in found.report.message
+        )
 
     def test_a_shard_of_one_cluster_is_healed_too(self) -> None:
         lone = replace(cluster(shards=1, slots_of=1), wish=ClusterWish(1, 2))
@@ -532,6 +660,34 @@ class TestEmptyVolumes:
             assert forgotten == {each.name for each in cluster().nodes}
             assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
         assert not found.report.used_data_losses
+
+    def test_made_again_over_volumes_of_which_one_is_missing_it_says_so_too(self) -> None:
+        """The resource is new, and knows nothing of what was formed; its servers do."""
+        lost = replace(replaced(replaced(cluster(), name(1, 0)), name(1, 1)), is_formed=False)
+        found = planned(lost)
+        assert guards(found) == {"lost_slots_are_not_refilled"}
+        assert "the data of shard 1, slots 5462-10922, is lost" in found.report.message
+        allowed = replace(lost, wish=ClusterWish(3, 2, allows_data_loss=frozenset({1})))
+        assigned = [each for each in actions(planned(allowed)) if isinstance(each, AssignSlots)]
+        assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
+
+    def test_slots_that_were_no_shards_are_served_by_the_one_that_the_status_names(self) -> None:
+        """Somebody took them away by hand: each shard owns some."""
+        seen = cluster(wish=ClusterWish(3, 2, allows_data_loss=frozenset({0})))
+        nodes = tuple(
+            replace(each, node=replace(each.node, view=replace(each.node.view, members=tuple(
+                replace(member, ranges=((0, 5000),)) if member.id == "id-0-0" else member
+                for member in each.node.view.members
+            ))))
+            for each in seen.nodes if each.node.view is not None
+        )  # fmt: skip
+        found = planned(replace(seen, nodes=nodes, wish=ClusterWish(3, 2)))
+        assert "slots 5001-5461, is lost" in found.report.message
+        assert "valkey.io/allow-data-loss: 0" in found.report.message
+        assigned = [
+            each for each in actions(planned(replace(seen, nodes=nodes))) if isinstance(each, AssignSlots)
+        ]
+        assert [(each.node, each.slots) for each in assigned] == [(name(0, 0), ((5001, 5461),))]
 
     def test_nothing_is_refilled_while_one_is_silent_that_may_have_the_data(self) -> None:
         wish = ClusterWish(3, 2, allows_data_loss=frozenset({1}))

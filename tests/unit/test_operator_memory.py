@@ -203,12 +203,20 @@ def test_a_pod_that_was_gone_before_its_server_may_have_a_twin_until_another_was
     memory, _ = remembering()
     memory.hear(B, None, observation(contract.ROLE_REPLICA), ())
     memory.hear(B, None, dead("another"), ())
-    assert memory.of(B).has_lost_one
+    assert memory.of(B).lost
     memory.hear(B, None, observation(contract.ROLE_REPLICA, link=True, uid="another"), ())
-    assert not memory.of(B).has_lost_one
+    assert not memory.of(B).lost
     memory.hear(A, None, dead(), [DIED])
     memory.hear(A, None, dead("another"), ())
-    assert not memory.of(A).has_lost_one
+    assert not memory.of(A).lost
+
+
+def test_a_pod_whose_end_its_kubelet_has_told_has_no_twin() -> None:
+    memory, _ = remembering()
+    memory.hear(A, None, observation(), ())
+    memory.end(A, "u")
+    memory.hear(A, None, dead("another"), ())
+    assert not memory.of(A).lost
 
 
 def test_the_last_word_of_a_server_that_has_ended_is_newer_than_its_last_heartbeat() -> None:

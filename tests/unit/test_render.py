@@ -1,4 +1,4 @@
-"""What is rendered for a Valkey, compared with files that a person has read: `tests/golden/`.
+"""What is rendered for a Valkey and a ValkeyCluster, compared with files that a person has read: `tests/golden/`.
 
 After a change that is meant: GOLDEN=write uv run pytest tests/unit/test_render.py, and read the difference.
 """
@@ -37,20 +37,37 @@ def deployment(**spec: Any) -> Deployment:
     return Deployment("Valkey", "demo", "prod", "uid-1", values)
 
 
+def cluster(**spec: Any) -> Deployment:
+    values = layers.effective("ValkeyCluster", spec).values
+    return Deployment("ValkeyCluster", "demo", "prod", "uid-1", values)
+
+
 def rendered(**spec: Any) -> str:
     """Every object of a Valkey, with those of its first node, as YAML."""
     wanted = deployment(**spec)
     members = [f"demo-{index}" for index in range(spec.get("replicas", 1))]
     node = valkey_node(wanted, "demo-0", "demo-0", 1, OPERATOR, members)
+    return written(wanted, "demo-0", node, len(members))
+
+
+def rendered_cluster(shards: int, replicas: int) -> str:
+    """The same of a ValkeyCluster, with the first node of its first shard."""
+    wanted = cluster(shards=shards, replicas=replicas)
+    members = [f"demo-0-{index}" for index in range(replicas)]
+    node = valkey_node(wanted, "demo-0-0", "demo-0-0", 0, OPERATOR, members)
+    return written(wanted, "", node, shards * replicas)
+
+
+def written(wanted: Deployment, primary: str, node: dict[str, Any], count: int) -> str:
     stored = {
         **node, "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyNode",
         "metadata": {**node["metadata"], "uid": "uid-2"},
     }  # fmt: skip
     objects = NodeObjects(stored)
     parts = [
-        *services(wanted, "demo-0"),
+        *services(wanted, primary),
         connection_secret(wanted),
-        disruption_budget(wanted),
+        disruption_budget(wanted, count),
         objects.config_map(),
         objects.service(),
         objects.claim(),
@@ -85,10 +102,22 @@ def rendered(**spec: Any) -> str:
     ],
 )
 def test_what_is_rendered_is_what_was_read(name: str, spec: dict[str, Any]) -> None:
-    file, text = GOLDEN / f"{name}.yaml", rendered(**spec)
+    text = rendered(**spec)
+    assert text == read(name, text)
+
+
+def test_what_is_rendered_for_a_cluster_is_what_was_read() -> None:
+    """With the fingerprint of what its pods are made from: another one restarts every server there is."""
+    text = rendered_cluster(3, 2)
+    assert text == read("cluster", text)
+    assert f"{marks.TEMPLATE}: " in text
+
+
+def read(name: str, text: str) -> str:
+    file = GOLDEN / f"{name}.yaml"
     if os.environ.get("GOLDEN") == "write":
         file.write_text(text)
-    assert text == file.read_text()
+    return file.read_text()
 
 
 def test_the_same_in_gives_the_same_out() -> None:
@@ -127,9 +156,7 @@ def test_a_directive_for_a_field(spec: dict[str, Any], line: str) -> None:
     ],
 )
 def test_a_directive_of_a_cluster(spec: dict[str, Any], line: str) -> None:
-    values = layers.effective("ValkeyCluster", spec).values
-    text = valkey_conf(Deployment("ValkeyCluster", "demo", "prod", "uid-1", values))
-    assert line in text.splitlines()
+    assert line in valkey_conf(cluster(**spec)).splitlines()
     assert not any("cluster-" in line for line in valkey_conf(deployment()).splitlines())
 
 
@@ -241,24 +268,33 @@ def test_applications_find_the_service_for_reads_where_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "least"),
+    ("spec", "nodes", "least"),
     [
-        ({"replicas": 3}, 2),
-        ({"replicas": 2, "disruption": {"mode": "Budget"}}, 1),
-        ({"replicas": 3, "disruption": {"mode": "None"}}, None),
-        ({"replicas": 1}, None),
-        ({"replicas": 0}, None),
+        ({"replicas": 3}, 0, 2),
+        ({"replicas": 3}, 3, 2),
+        ({"replicas": 2, "disruption": {"mode": "Budget"}}, 2, 1),
+        ({"replicas": 3, "disruption": {"mode": "None"}}, 3, None),
+        ({"replicas": 1}, 1, None),
+        ({"replicas": 0}, 0, None),
+        ({"replicas": 1}, 3, 2),
+        ({"replicas": 0}, 3, 2),
     ],
 )
 def test_one_pod_at_a_time_may_be_evicted_and_a_lone_one_always(
-    spec: dict[str, Any], least: int | None
+    spec: dict[str, Any], nodes: int, least: int | None
 ) -> None:
-    budget = disruption_budget(deployment(**spec))
+    budget = disruption_budget(deployment(**spec), nodes)
     assert (budget and budget["spec"]["minAvailable"]) == least
 
 
+def test_shards_that_are_to_go_are_held_until_they_are_gone() -> None:
+    """Six of two are to be three: twelve pods run, and own slots until these have moved."""
+    budgets = [disruption_budget(cluster(shards=3, replicas=2), nodes) for nodes in (12, 6)]
+    assert [budget and budget["spec"]["minAvailable"] for budget in budgets] == [11, 5]
+
+
 def test_the_budget_holds_the_pods_that_carry_its_label() -> None:
-    budget = disruption_budget(deployment(replicas=3))
+    budget = disruption_budget(deployment(replicas=3), 3)
     node = valkey_node(deployment(replicas=3), "demo-0", "demo-0", 1, OPERATOR, ["demo-0"])
     labels = node["spec"]["podTemplate"]["metadata"]["labels"]
     assert budget
@@ -297,7 +333,7 @@ def apart(wanted: Deployment, node: str) -> dict[str, Any]:
 
 
 def test_those_that_replace_each_other_are_kept_apart_unless_people_have_wishes_of_their_own() -> None:
-    grid = Deployment("ValkeyCluster", "demo", "prod", "uid-1", layers.effective("ValkeyCluster", {}).values)
+    grid = cluster()
     labels = pod.template(grid, "demo-12-1", OPERATOR)["metadata"]["labels"]
     terms = apart(grid, "demo-12-1")["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     keys = [each["podAffinityTerm"]["topologyKey"] for each in terms]

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from valkey_operator.api.guards import Guard
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import AssignSlots, ClusterAction, ClusterStep, Forget
 from valkey_operator.model.cluster import (
+    SLOTS,
     ClusterView,
     SeenCluster,
     SeenMember,
@@ -24,7 +25,8 @@ ANNOTATION = "valkey.io/allow-data-loss"
 
 def plan(seen: SeenCluster, may_be_lost: frozenset[int]) -> ClusterStep:
     """The old owners are forgotten by everybody first: one that still knew them would keep their slots for them."""
-    if not seen.is_formed:
+    was_formed = seen.is_formed or len(seen.owned) == SLOTS  # its resource may be new
+    if not was_formed:
         return ClusterStep(refusals=tuple(_no_beginning(seen)))
     if any(node.view is None for node in seen.nodes):
         return ClusterStep()
@@ -59,19 +61,20 @@ def _no_beginning(seen: SeenCluster) -> Iterable[Refusal]:
         yield Refusal(
             f"assign slots {as_text(unowned)}",
             Guard.LOST_SLOTS_ARE_NOT_REFILLED,
-            f"nobody owns slots {as_text(unowned)}, and there are keys already: this is no new cluster",
+            f"nobody owns slots {as_text(unowned)}, and there are keys already: this is no new cluster; bring back the "
+            "volumes that are missing, or delete it with its volumes and restore a backup",
         )
 
 
-def _lost(seen: SeenCluster) -> dict[int | None, frozenset[int]]:
+def _lost(seen: SeenCluster) -> dict[int, frozenset[int]]:
     """By shard: what belongs to servers that are gone with their data, and what nobody owns."""
-    found: dict[int | None, frozenset[int]] = {}
+    found: dict[int, frozenset[int]] = {}
     for each in _gone_owners(seen).values():
         shard = _shard_of(seen, each)
         found[shard] = found.get(shard, frozenset()) | each.slots
     unowned = others_than(seen.owned)
     if unowned:
-        shard = next((each for each in seen.shards if each not in found and not _owns(seen, each)), None)
+        shard = _empty(seen, found)
         found[shard] = found.get(shard, frozenset()) | unowned
     return found
 
@@ -91,7 +94,9 @@ def _gone_owners(seen: SeenCluster) -> dict[str, SeenMember]:
 
 def _is_gone(seen: SeenCluster, member: SeenMember) -> bool:
     """The others agree that it failed; or, where too few are left to agree, it is a former node of ours that none
-    reaches, and in whose place another one answers."""
+    reaches, and in whose place another one answers. One without a node is made again first: its volume may be there."""
+    if seen.is_absent(member):
+        return False
     if not is_alive(member):
         return seen.is_former(member) or seen.is_known_to_all(member)
     known = [each for _, view in seen.answered if (each := view.by_id.get(member.id)) is not None]
@@ -100,26 +105,31 @@ def _is_gone(seen: SeenCluster, member: SeenMember) -> bool:
     return seen.is_former(member) and is_replaced and not is_reached
 
 
-def _shard_of(seen: SeenCluster, member: SeenMember) -> int | None:
+def _shard_of(seen: SeenCluster, member: SeenMember) -> int:
     """By the name it had; where it announced none, the shard that owns nothing."""
     named = next((node.shard for node in seen.nodes if node.name == member.node), None)
-    empty = (shard for shard in seen.shards if not _owns(seen, shard))
-    return named if named is not None else next(empty, None)
+    return named if named is not None else _empty(seen, ())
+
+
+def _empty(seen: SeenCluster, but: Container[int]) -> int:
+    """The first shard that owns nothing; the first of all where each does, for a person must be able to name it."""
+    empty = (shard for shard in seen.shards if shard not in but and not _owns(seen, shard))
+    return next(empty, seen.shards[0])
 
 
 def _owns(seen: SeenCluster, shard: int) -> bool:
     return any(view.own.slots for node, view in seen.answered if node.shard == shard)
 
 
-def _heir(seen: SeenCluster, shard: int | None) -> str | None:
+def _heir(seen: SeenCluster, shard: int) -> str | None:
     """One that has joined: its claim must be newer than any that the others remember."""
-    primary = seen.primary_of(shard) if shard is not None else None
+    primary = seen.primary_of(shard)
     if primary is None or primary.view is None or primary.view.is_alone:
         return None
     return primary.name
 
 
-def _forget(seen: SeenCluster, shards: frozenset[int | None]) -> Iterable[Forget]:
+def _forget(seen: SeenCluster, shards: frozenset[int]) -> Iterable[Forget]:
     gone = {each for each, member in _gone_owners(seen).items() if _shard_of(seen, member) in shards}
     for node, view in seen.answered:
         known = tuple(sorted(gone & view.by_id.keys()))
@@ -127,12 +137,10 @@ def _forget(seen: SeenCluster, shards: frozenset[int | None]) -> Iterable[Forget
             yield Forget(node.name, known, though_they_own_slots=True)
 
 
-def _refusal(shard: int | None, slots: frozenset[int]) -> Refusal:
-    whose = f"shard {shard}" if shard is not None else "slots without a shard"
-    named = shard if shard is not None else "<shard>"
+def _refusal(shard: int, slots: frozenset[int]) -> Refusal:
     return Refusal(
         f"serve slots {as_text(slots)}",
         Guard.LOST_SLOTS_ARE_NOT_REFILLED,
-        f"the data of {whose}, slots {as_text(slots)}, is lost, for no node has it: restore a backup, or set the "
-        f"annotation {ANNOTATION}: {named} to have them served again, empty",
+        f"the data of shard {shard}, slots {as_text(slots)}, is lost, for no node has it: restore a backup, or set the "
+        f"annotation {ANNOTATION}: {shard} to have them served again, empty",
     )

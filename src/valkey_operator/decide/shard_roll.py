@@ -1,5 +1,6 @@
 """Restarts in a cluster: in each shard replicas first, each back in sync before the next; then a failover, then the old
-primary. Several shards at once where that is allowed; no owner of slots is restarted while it has replicas.
+primary. Several shards at once where that is allowed; no owner of slots is restarted while it has replicas, and never a
+majority of them at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def plan(seen: SeenSharded) -> ClusterStep:
     found = ClusterStep()
     for shard in shards:
         found += _next(seen, [each for each in waiting if each.node.shard == shard])
-    return ClusterStep(_staged(found.actions), found.waits, found.refusals, found.doing)
+    return ClusterStep(_staged(seen, found.actions), found.waits, found.refusals, found.doing)
 
 
 def _sidecars(seen: SeenSharded) -> ClusterStep:
@@ -50,12 +51,22 @@ def _sidecars(seen: SeenSharded) -> ClusterStep:
     )
 
 
-def _staged(actions: Iterable[ClusterAction]) -> tuple[tuple[ClusterAction, ...], ...]:
-    """Pods of different shards are restarted at once; of the failovers one, and the next when all know of it."""
+def _staged(seen: SeenSharded, actions: Iterable[ClusterAction]) -> tuple[tuple[ClusterAction, ...], ...]:
+    """Pods of different shards are restarted at once, but never a majority of primaries; of the failovers one, and the
+    next when all know of it."""
     ordered = tuple(actions)
-    restarts = tuple(each for each in ordered if isinstance(each, RestartPod))
+    restarts = [each for each in ordered if isinstance(each, RestartPod)]
+    voters = {node.name for node, view in seen.cluster.answered if view.own.slots}
+    # None is away yet: nothing is restarted before all pods are back.
+    too_many = [each for each in restarts if each.name in voters][_minority(len(voters)) :]
+    together = tuple(each for each in restarts if each not in too_many)
     failovers = tuple(each for each in ordered if not isinstance(each, RestartPod))[:1]
-    return tuple(stage for stage in (restarts, failovers) if stage)
+    return tuple(stage for stage in (together, failovers) if stage)
+
+
+def _minority(voters: int) -> int:
+    """How many may be away while the others can still vote; one in any case, or of two none could be restarted."""
+    return max(1, (voters - 1) // 2)
 
 
 def mend(seen: SeenSharded) -> ClusterStep:

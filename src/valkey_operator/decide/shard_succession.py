@@ -248,8 +248,8 @@ def _refuse(seen: SeenSharded, unproven: list[SeenMember]) -> ClusterStep:
 
 
 def _may_return(node: ShardNode | None) -> bool:
-    """Its pod is being made; one that has run and is silent may never answer again."""
-    if node is None:
+    """Its pod is being made; one that has run and is silent may never answer again, and one at the gate waits, too."""
+    if node is None or (node.is_at_the_gate and not node.is_alone):
         return False
     pod = node.pod
     if pod is None:

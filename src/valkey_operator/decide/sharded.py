@@ -6,6 +6,7 @@ it; only when they agree is anything else done: nodes removed, slots moved, pods
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -103,14 +104,13 @@ def _in_good_order(seen: SeenSharded) -> ClusterStep:
     return _still(seen, moves) if moves.doing is not None else moves + shard_roll.plan(seen)
 
 
-def wanted_names(seen: SeenSharded) -> dict[str, int]:
-    """By name, the shard of each."""
+def wanted_names(seen: SeenSharded) -> list[str]:
+    """What is asked for, and who is away and owns slots, until these are another's: it has the data. So is one that was
+    suspended with more replicas, or with more shards."""
     wish = seen.wish
-    return {
-        f"{seen.name}-{shard}-{index}": shard
-        for shard in range(wish.shards)
-        for index in range(wish.replicas)
-    }
+    asked = [f"{seen.name}-{shard}-{index}" for shard in range(wish.shards) for index in range(wish.replicas)]
+    is_ours = re.compile(rf"{re.escape(seen.name)}-\d+-\d+").fullmatch
+    return asked + sorted(each for each in seen.cluster.absent.difference(asked) if is_ours(each))
 
 
 def _make(seen: SeenSharded) -> ClusterStep:

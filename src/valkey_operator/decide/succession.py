@@ -120,6 +120,8 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
     """Nobody can say whether it is in office; where it is, it does not write without each of `counted_on`."""
     if not sight.others(seen, lost.name):
         return wait(f"{lost.name} is waited for, for it has no replica")
+    if a_complete_primary_comes_back(lost):
+        return wait(a_complete_primary_comes_back(lost), 1.0)
     wish = f"replace {lost.name}, which cannot be seen"
     for guard, check in UNSEEN.items():
         why = check(seen, lost)

@@ -234,6 +234,18 @@ class SeenCluster:
         return self.is_former(member) and self._name_of[member.id] not in self._names
 
     @cached_property
+    def absent(self) -> frozenset[str]:
+        """Names of nodes of this deployment that own slots which nobody serves, and that do not exist now: they have
+        their data on their volumes."""
+        known = (each for _, view in self.answered for each in view.by_id.values() if each.ranges)
+        away = [each for each in known if each.id not in self.by_id and self.is_former(each)]
+        there = self._names - self.leaving
+        return frozenset(self._name_of[each.id] for each in away if each.slots - self.served) - there
+
+    def is_absent(self, member: SeenMember) -> bool:
+        return self._name_of.get(member.id) in self.absent
+
+    @cached_property
     def _names(self) -> frozenset[str]:
         own = (view.own.node for _, view in self.answered)
         return self.leaving.union((node.name for node in self.nodes), own)

@@ -138,7 +138,7 @@ class SeenNode:
     # Its end was seen, and nothing was heard of it since; and for how long no server runs, as far as known.
     was_seen_dying: bool = False
     dead_for: float = 0.0
-    # An earlier pod of this node may still run somewhere: it was taken away by force, and nothing of it is shared.
+    # An earlier pod of this node may still run somewhere: it was taken away by force, and nobody has seen its end.
     may_have_a_twin: bool = False
     # This run of the replica's server was in sync when the primary was last known to live; None: nobody knows.
     was_in_sync: bool | None = None

@@ -74,7 +74,7 @@ class ClusterController(Care):
         for wanted in service.services(deployment, ""):
             with noting(denied):
                 await self._world.writer.apply(self._world.caches.services, wanted)
-        await self._making.rest(deployment, denied)
+        await self._making.rest(deployment, self._sight.nodes(item.key), denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
                 wanted = self._steps.rendered(deployment, node.metadata.name)

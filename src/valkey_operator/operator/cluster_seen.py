@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from valkey_operator.api.guards import Guard
 from valkey_operator.api.requests import ALLOW_DATA_LOSS, ALLOW_TAKEOVER, STOP_RESHARDING, shards_named
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
@@ -16,15 +15,13 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
-from valkey_operator.operator.instance_seen import Sight, disk_of, last_word, pod_of, switchover_request
+from valkey_operator.operator.instance_seen import HELD, Sight, disk_of, last_word, pod_of, switchover_request
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
 from valkey_operator.render import marks
 
 NEVER = float("inf")
-# The gate's rule by which a second pod of a node waits for the first.
-HELD = Guard.A_NODE_HAS_ONE_POD
 
 # Of a machine, as providers of clusters set it.
 ZONE = "topology.kubernetes.io/zone"
@@ -100,11 +97,11 @@ class ClusterSight:
         return dict(known)
 
     def on(self, machine: str) -> list[Key]:
-        """ValkeyClusters with a node whose server was last heard there."""
+        """ValkeyClusters with a node whose server was last heard there, or may still run there."""
         return [
             Key(node.metadata.namespace, node.metadata.labels[marks.CLUSTER])
             for node in self._world.caches.nodes.store
-            if is_of(node, "ValkeyCluster") and self._memory.of(node.key).machine == machine
+            if is_of(node, "ValkeyCluster") and self._memory.of(node.key).is_known_on(machine)
         ]
 
     def _gone(self, key: Key) -> Iterator[tuple[str, str]]:
@@ -112,17 +109,15 @@ class ClusterSight:
         reason to think so."""
         for node in self.nodes(key):
             known, pod = self._memory.of(node.key), self.pod(node)
-            # A later pod may have started the same server again, unheard.
-            may_run = pod is not None and _has_run(pod) and pod.metadata.uid != known.placed_uid
+            # A later pod may have started the same server again, unheard; or an earlier one runs it still, unseen.
+            is_later = pod is not None and _has_run(pod) and pod.metadata.uid != known.placed_uid
+            may_run = is_later or bool(self._sight.elsewhere(node, pod, known))
             for ended in known.ended - ({known.node_id} if may_run else set()):
                 yield ended, "its kubelet has ended its pod for good"
-            if may_run or not known.node_id or not known.machine:
+            if may_run or not known.node_id:
                 continue
-            machine = self._world.caches.machines.store.get(Key("", known.machine))
-            if machine is None:
-                yield known.node_id, f"its machine {known.machine} was deleted"
-            elif machine.is_out_of_service:
-                yield known.node_id, f"its machine {known.machine} is out of service"
+            if why := self._sight.machines.why_gone(known.machine):
+                yield known.node_id, why
 
     def _node(self, node: Custom, answered: Mapping[str, bool]) -> ShardNode:
         known, pod, name = self._memory.of(node.key), self.pod(node), node.metadata.name
@@ -134,6 +129,7 @@ class ClusterSight:
         is_same_pod = pod is None or node.status.get("podUID") == pod.metadata.uid
         is_behind = node.status.get("observedGeneration") != node.metadata.generation or not is_same_pod
         server, has_volume = seen.server, self._sight.has_volume(node)
+        elsewhere = self._sight.elsewhere(node, pod, known)
         found = cluster_view.node(
             name, *place_of(name), server, known.node_id or node.status.get("nodeId", "")
         )
@@ -149,7 +145,7 @@ class ClusterSight:
             age=now - heard.at if heard is not None else NEVER,
             is_dead=heard is not None and not seen.HasField("server"),
             dead_for=0.0 if known.died_at is None else now - known.died_at,
-            is_alone=_is_alone(seen, has_volume=has_volume),
+            is_alone=not elsewhere and _is_alone(seen, has_volume=has_volume),
             last_up=last_word(known, now),
             disk=disk_of(seen.disk),
             volume_is_full=seen.disk.is_full,
@@ -163,7 +159,7 @@ class ClusterSight:
             answered=answered.get(name),
             needs_restart="" if is_behind else node.status.get("needsRestartReason", ""),
             is_behind=is_behind,
-            machine=known.machine,
+            machine=min(filter(None, elsewhere), default=known.machine),
         )  # fmt: skip
 
 
@@ -172,7 +168,8 @@ def _has_run(pod: Pod) -> bool:
 
 
 def _is_alone(seen: contract.Observation, *, has_volume: bool) -> bool:
-    """The sidecar has itself seen the server end; or it holds the volume that no other pod can have then."""
+    """The sidecar has itself seen the server end; or it holds the volume, which no other pod on this machine can have
+    then. Of an earlier pod elsewhere neither says anything."""
     return seen.HasField("last_word") or (has_volume and not seen.gate.waits_for.startswith(HELD))
 
 

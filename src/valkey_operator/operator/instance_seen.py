@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from valkey_operator.api.guards import Guard
 from valkey_operator.api.requests import ALLOW_DATA_LOSS, SWITCHOVER, SwitchoverRequest
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.keeping import keeps_data
+from valkey_operator.decide.succession import FENCED_AFTER_GRANT
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
@@ -27,6 +29,7 @@ from valkey_operator.model.instance import (
     Wish,
 )
 from valkey_operator.model.times import read
+from valkey_operator.operator.machines import Machines
 from valkey_operator.operator.memory import Memory, Remembered
 from valkey_operator.operator.node import current_pod
 from valkey_operator.operator.node_status import FAILED_START
@@ -36,6 +39,8 @@ from valkey_operator.render import marks
 from valkey_operator.render.pod import claim_name
 
 Answered = Mapping[str, bool]
+# The gate's rule by which a second pod of a node waits for the first.
+HELD = Guard.A_NODE_HAS_ONE_POD
 
 
 class Sight:
@@ -43,6 +48,7 @@ class Sight:
 
     def __init__(self, world: World, memory: Memory) -> None:
         self._world, self._memory = world, memory
+        self.machines = Machines(world.caches.machines, memory.now)
 
     def nodes(self, key: Key) -> list[Custom]:
         found = self._world.caches.nodes.store.by(BY_DEPLOYMENT, key.name)
@@ -83,6 +89,8 @@ class Sight:
         now = self._memory.now()
         name = node.metadata.name
         said = self._said(node, pod, known)
+        if pod is not None and said is not None and said.server is not None:
+            known.machine, known.placed_uid = pod.spec.node_name, pod.metadata.uid
         heard = known.heard_at
         is_behind = node.status.get("observedGeneration") != node.metadata.generation
         # What is said there of an older spec, or of the pod before, is no reason to restart this one.
@@ -109,11 +117,42 @@ class Sight:
         )
 
     def _may_have_a_twin(self, node: Custom, pod: Pod | None, known: Remembered) -> bool:
-        """On a volume there is only one: it cannot be mounted twice, and its lock is held."""
-        if self.has_volume(node):
-            return False
-        is_another = pod is not None and known.pod_uid not in ("", pod.metadata.uid)
-        return known.has_lost_one or (is_another and known.died_at is None and known.last_up_at is not None)
+        """Where the volume came to another machine, the earlier pod gets no lease any more, and is soon fenced."""
+        if self._seen(node, pod).gate.waits_for.startswith(HELD):
+            return True
+        elsewhere, now = self.elsewhere(node, pod, known), self._memory.now()
+        if not self.has_volume(node):
+            return bool(elsewhere)
+        return any(now - since < FENCED_AFTER_GRANT for since in elsewhere.values())
+
+    def elsewhere(self, node: Custom, pod: Pod | None, known: Remembered) -> dict[str, float]:
+        """Machines on which an earlier pod of this node may still run its server, and since when: it was taken away by
+        force, and cut off it serves on. That its volume is here says nothing: some storage gives it to two machines."""
+        self._account_for(node, pod, known)
+        is_unheard = pod is not None and known.pod_uid not in ("", pod.metadata.uid)
+        return known.lost | ({known.machine: self._memory.now()} if is_unheard and known.was_up else {})
+
+    def _account_for(self, node: Custom, pod: Pod | None, known: Remembered) -> None:
+        """What is known by now of the end of earlier pods: once is enough, for a fenced machine comes back without."""
+        if known.placed_uid == known.pod_uid and self.machines.why_gone(known.machine):
+            known.ended_uid = known.pod_uid
+        known.lost = {each: since for each, since in known.lost.items() if not self.machines.why_gone(each)}
+        if pod is not None and self._holds_its_volume(node, pod):
+            known.lost.pop(pod.spec.node_name, None)
+
+    def _holds_its_volume(self, node: Custom, pod: Pod) -> bool:
+        """Its sidecar got the lock, which of two pods on one machine only one gets: before that no server starts, and
+        the gate gives no other reason."""
+        seen = self._seen(node, pod)
+        reason = seen.gate.waits_for.partition(":")[0]
+        has_run = seen.HasField("server") or seen.HasField("last_word")
+        return self.has_volume(node) and (has_run or (reason in set(Guard) and reason != HELD))
+
+    def _seen(self, node: Custom, pod: Pod | None) -> contract.Observation:
+        """The last word of this very pod's sidecar; an empty one when it said nothing yet."""
+        heard = self._world.observations.get(node.key)
+        is_its_own = heard is not None and pod is not None and heard.observation.pod_uid == pod.metadata.uid
+        return heard.observation if heard is not None and is_its_own else contract.Observation()
 
     def _was_in_sync(self, node: Custom, known: Remembered, primary: str) -> bool | None:
         if known.in_sync is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from valkey_operator.kube import errors
 from valkey_operator.kube.objects import Key, ManagedObject
 from valkey_operator.kube.resources import SECRETS
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.operator.seen import Custom
 from valkey_operator.operator.world import World
 from valkey_operator.render import connection, disruption, service, system_users, users
 
@@ -47,8 +48,9 @@ class Making:
             raise errors.Taken("Secret", name) from None
         self._world.caches.secrets.store.put(made)
 
-    async def rest(self, deployment: Deployment, denied: list[str]) -> None:
+    async def rest(self, deployment: Deployment, nodes: Iterable[Custom], denied: list[str]) -> None:
         """Beside the Services that a topology moves by itself."""
+        staying = sum(not node.metadata.deletion_timestamp for node in nodes)
         with noting(denied):
             await self._drop_services(deployment)
         with noting(denied):
@@ -56,11 +58,11 @@ class Making:
                 self._world.caches.secrets, connection.connection_secret(deployment)
             )
         with noting(denied):
-            await self._budget(deployment)
+            await self._budget(deployment, staying)
 
-    async def _budget(self, deployment: Deployment) -> None:
+    async def _budget(self, deployment: Deployment, nodes: int) -> None:
         budgets = self._world.caches.budgets
-        wanted = disruption.disruption_budget(deployment)
+        wanted = disruption.disruption_budget(deployment, nodes)
         if wanted is not None:
             await self._world.writer.apply(budgets, wanted)
             return

@@ -47,8 +47,20 @@ class Remembered:
     # Of this run of the server; None: nobody knows.
     in_sync: bool | None = None
     unplaced_since: float | None = None
-    # An earlier pod of this node was gone before its server was seen to end.
-    has_lost_one: bool = False
+    # The pod of which its kubelet has told the end, or whose machine is gone.
+    ended_uid: str = ""
+    # Machines of earlier pods that were gone before their server was seen to end, and since when that is known; without
+    # a name where nobody knows where it ran.
+    lost: dict[str, float] = field(default_factory=dict)
+
+    def is_known_on(self, machine: str) -> bool:
+        return machine == self.machine or machine in self.lost
+
+    @property
+    def was_up(self) -> bool:
+        """When the pod that was heard last was, and nobody has seen its server end."""
+        is_over = self.died_at is not None or self.ended_uid == self.pod_uid
+        return bool(self.pod_uid) and self.last_up_at is not None and not is_over
 
 
 class Memory:
@@ -90,7 +102,10 @@ class Memory:
     def end(self, node: Key, pod_uid: str) -> None:
         """Its kubelet has ended this pod for good."""
         known = self.of(node)
-        if known.node_id and known.pod_uid == pod_uid:
+        if known.pod_uid != pod_uid:
+            return
+        known.ended_uid = pod_uid
+        if known.node_id:
             known.ended.add(known.node_id)
 
     def has_seen_in_office(self, primary: Key) -> bool:
@@ -102,8 +117,8 @@ class Memory:
         """As a listener of `Observations`."""
         known = self.of(node)
         if known.pod_uid != seen.pod_uid:
-            was_up = bool(known.pod_uid) and known.died_at is None and known.last_up_at is not None
-            known.has_lost_one = known.has_lost_one or was_up
+            if known.was_up:
+                known.lost[known.machine if known.placed_uid == known.pod_uid else ""] = self.now()
             known.was_linked = False if known.pod_uid else None
             known.pod_uid, known.noted_at, known.in_sync = seen.pod_uid, {}, None
         known.heard_at, known.has_not_answered = self.now(), False
@@ -117,7 +132,7 @@ class Memory:
                 known.last_offset = seen.last_word.offset
                 known.last_up_at = self.now() - seen.last_word.milliseconds_ago / 1000
             return
-        known.died_at = None
+        known.died_at, known.ended_uid = None, ""
         known.ended.discard(seen.server.cluster.node_id)
         if seen.server.answers:
             known.last_offset, known.last_up_at = seen.server.replication.offset, self.now()
@@ -135,13 +150,16 @@ class Memory:
         link = server.replication
         # One that follows another replica is only as far as that one.
         if link.link_is_up and link.primary_address.partition(".")[0] == primary.name:
-            known.in_sync, known.has_lost_one = True, False  # somebody else has been in office since
+            known.in_sync = True
+            known.lost.clear()  # somebody else has been in office since
         elif self._lives(primary):
             known.in_sync = False
 
     def _note_link(self, known: Remembered, server: contract.Server) -> None:
         if server.replication.link_is_up:
             known.was_linked = True
+            if server.HasField("cluster"):
+                known.lost.clear()  # the others have voted for somebody else since
         if server.role == contract.ROLE_PRIMARY or server.replication.link_is_up:
             known.link_lost_at = None
         elif known.link_lost_at is None:

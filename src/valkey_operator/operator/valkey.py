@@ -144,7 +144,7 @@ class ValkeyController(Care):
             if name != deployment.name or not is_there:  # that one is moved by a step of the plan
                 with noting(denied):
                     await writer.apply(caches.services, wanted)
-        await self._making.rest(deployment, denied)
+        await self._making.rest(deployment, self._sight.nodes(item.key), denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
                 with noting(denied):

@@ -8,12 +8,13 @@ from valkey_operator.model.deployment import Deployment
 from valkey_operator.render import marks
 
 
-def disruption_budget(deployment: Deployment) -> dict[str, Any] | None:
+def disruption_budget(deployment: Deployment, nodes: int) -> dict[str, Any] | None:
     """One pod at a time; taking `marks.GUARDED` off a pod lets that pod go. One that is there and not wanted is to go.
 
-    None for a lone pod: it is saved and let go, and a budget would hold it while it is not ready.
+    `nodes` there are now, which may be more than is asked for: as long as they have not left they hold data. None for a
+    lone pod: it is saved and let go, and a budget would hold it while it is not ready.
     """
-    pods = deployment.value("replicas", 1) * deployment.value("shards", 1)
+    pods = max(nodes, deployment.value("replicas", 1) * deployment.value("shards", 1))
     if deployment.value("disruption.mode") == "None" or pods < 2:
         return None
     selector = {"matchLabels": {marks.CLUSTER: deployment.name, marks.GUARDED: "yes"}}

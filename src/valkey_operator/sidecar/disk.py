@@ -53,8 +53,8 @@ class Volume:
     def lock(self) -> bool:
         """Whether the volume is this pod's alone, which it is until the pod's end.
 
-        Of two pods of one node only one gets it: on one machine by its kernel; on two, a volume for one machine is
-        not there a second time.
+        Of two pods of one node on one machine only one gets it, by its kernel. On two machines that depends on the
+        storage: the operator does not take it for proof.
         """
         if self._lock is None:
             self._lock = _inherited(self._notes / "lock")
