@@ -32,6 +32,11 @@ class Misfortune(Enum):
         return tuple(cls)[seed % len(cls)]
 
 
+def longest_pause(seed: int) -> float | None:
+    """Of writes in planned work where nothing goes wrong: half a second is usual, more only where a machine is busy."""
+    return 5.0 if Misfortune.of(seed) is Misfortune.NONE else None
+
+
 def titled(work: object, seed: int) -> str:
     misfortune = Misfortune.of(seed)
     return f"{work} while {misfortune.value}" if misfortune.value else str(work)

@@ -15,7 +15,7 @@ import pytest
 from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
-from tests.chaos.deployed import Deployed, Misfortune, titled
+from tests.chaos.deployed import Deployed, Misfortune, longest_pause, titled
 from tests.chaos.history import Demands, Recorder
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
@@ -163,7 +163,8 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     await grid.make(version)
     recorder = Recorder(tmp_path / "history.jsonl")
     name = named(work, version)
-    async with Workload(grid.target(), recorder, demands=Demands(replicas=1), seed=seed) as load:
+    demands = Demands(replicas=1, pause=longest_pause(seed))
+    async with Workload(grid.target(), recorder, demands=demands, seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):
             async with grid.struck(Misfortune.of(seed)):

@@ -18,7 +18,7 @@ import pytest
 
 from devcluster.faults import Faults
 from tests.chaos import figures
-from tests.chaos.deployed import Deployed, Misfortune, titled
+from tests.chaos.deployed import Deployed, Misfortune, longest_pause, titled
 from tests.chaos.history import Demands, Recorder
 from tests.chaos.targets import PlainTarget
 from tests.chaos.wire import Address
@@ -162,7 +162,7 @@ async def test_planned_work_loses_nothing(
     instance = Instance(place, faults, seed)
     await instance.make(image=work.image(seed))
     recorder = Recorder(tmp_path / "history.jsonl")
-    demands = Demands(replicas=2)
+    demands = Demands(replicas=2, pause=longest_pause(seed))
     async with Workload(instance.target(), recorder, demands=demands, pace=0.02, seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(str(work)):
