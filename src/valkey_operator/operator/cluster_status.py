@@ -16,9 +16,9 @@ from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
 from valkey_operator.operator.cluster_seen import allowed, used
 from valkey_operator.operator.instance_report import (
+    answered_switchover,
     next_shown,
     operation_shown,
-    refused_switchover,
     with_all,
 )
 from valkey_operator.operator.instance_seen import switchover_request
@@ -72,7 +72,7 @@ def status(
         after["operation"] = _operation(item, report.operation, now, seconds_left)
     if report.next:
         after["next"] = [next_shown(each) for each in report.next]
-    answer = _switched(item, report.shards) or refused_switchover(item, found.refusals)
+    answer = _switched(item, report.shards) or answered_switchover(item, found.answer)
     return after | ({"lastSwitchover": answer} if answer else {})
 
 

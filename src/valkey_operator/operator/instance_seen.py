@@ -62,7 +62,7 @@ class Sight:
         record = Record(int(status.get("primaryEpoch", 0)), str(status.get("primary", "")))
         return SeenInstance(
             deployment.name,
-            _wish(item, deployment, record.primary, datetime.now(UTC)),
+            _wish(item, deployment, record.primary, datetime.now(UTC), self._memory),
             record,
             tuple(status.get("promotable") or ()),
             _last_failover(status),
@@ -152,8 +152,16 @@ def switchover_request(item: Custom) -> SwitchoverRequest | None:
     return request
 
 
-def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime) -> Wish:
+def asked(item: Custom, memory: Memory) -> tuple[str, float]:
+    """The id of the request, and for how many seconds it is known."""
     request = switchover_request(item)
+    return ("", 0.0) if request is None else (request.id, memory.asked_for(item.key, request.id))
+
+
+def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime, memory: Memory) -> Wish:
+    request = switchover_request(item)
+    identity, asked_for = asked(item, memory)
+    is_taken_up = (item.status.get("lastSwitchover") or {}).get("id") == identity
     return Wish(
         deployment.value("replicas", 1),
         bool(deployment.value("paused")),
@@ -164,6 +172,8 @@ def _wish(item: Custom, deployment: Deployment, primary: str, now: datetime) -> 
         is_open(deployment.value("update.window", ""), deployment.value("update.windowDuration", "1h"), now),
         item.metadata.annotations.get(ALLOW_DATA_LOSS) == (primary or deployment.name),
         None if request is None else request.to,
+        identity,
+        0.0 if is_taken_up else asked_for,
     )
 
 

@@ -60,6 +60,8 @@ class Memory:
         self.now = now
         self._primary_of = primary_of
         self._nodes: dict[Key, Remembered] = {}
+        # When each request was first seen; the last one of a deployment counts.
+        self._asked: dict[Key, tuple[str, float]] = {}
         # When a pod was last seen to change, by deployment.
         self._stirred: dict[Key, float] = {}
         # Primaries that were seen in office since this process began.
@@ -71,6 +73,12 @@ class Memory:
 
     def quiet_for(self, deployment: Key) -> float:
         return self.now() - self._stirred.get(deployment, -inf)
+
+    def asked_for(self, deployment: Key, request: str) -> float:
+        """For how many seconds this request is known."""
+        if self._asked.get(deployment, ("", 0.0))[0] != request:
+            self._asked[deployment] = request, self.now()
+        return self.now() - self._asked[deployment][1]
 
     def of(self, node: Key) -> Remembered:
         return self._nodes.setdefault(node, Remembered())
