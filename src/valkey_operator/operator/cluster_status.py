@@ -23,7 +23,7 @@ from valkey_operator.operator.instance_report import (
 )
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
-from valkey_operator.render import exporter, marks
+from valkey_operator.render import disruption, exporter, marks
 
 LONGEST = 1024
 # Of memory: less than this comes and goes with clients.
@@ -65,6 +65,7 @@ def status(
             _shard(shard, told.get(shard.index, 0), zones.get(shard.primary, "")) for shard in report.shards
         ],
         "exporter": exporter.status(deployment),
+        "disruption": disruption.status(deployment),
     }
     if spent := _spent(item, found):
         after["allowancesUsed"] = spent

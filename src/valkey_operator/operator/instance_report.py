@@ -21,7 +21,7 @@ from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
-from valkey_operator.render import exporter, marks
+from valkey_operator.render import disruption, exporter, marks
 
 LONGEST = 1024
 # Written by steps of a plan, and not by the report.
@@ -65,6 +65,7 @@ def status(
         "readyReplicas": report.ready,
         "nodes": [{"name": each.name, "role": each.role, "ready": each.ready} for each in report.nodes],
         "exporter": exporter.status(deployment),
+        "disruption": disruption.status(deployment),
     }
     if report.operation is not None:
         after["operation"] = operation_shown(item, report.operation, now)
