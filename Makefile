@@ -46,6 +46,7 @@ down: tools ## end the cluster of this checkout and leave nothing of it
 test: tools images ## every test but the hours-long ones, on the cluster that is up, else on one of its own, and on a second one
 	@$(RUN) pytest tests/unit --numprocesses 4 --quiet
 	@$(RUN) pytest --ignore tests/unit $(SIDE_BY_SIDE)
+	@$(RUN) python -m tools.rights --check
 
 check: tools ## format, lint, types, imports, generated files, shell and Containerfiles
 	@$(RUN) ruff format --check .

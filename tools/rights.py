@@ -1,9 +1,11 @@
 """What the operator may do, and the test that has used each right: written down, so that no right is there unused.
 
-    uv run python -m tools.rights
+    uv run python -m tools.rights [--check]
 
-The end-to-end tests note in build/rights.json what the API server's audit log shows of the operator. This adds it to
-docs/reference/rights.md, which must name a test for every right in the chart (tests/unit/test_chart_rights.py).
+Each end-to-end test notes in build/used-rights.json what the API server's audit log shows of the operator, in place of
+what it noted before. This writes it into docs/reference/rights.md, which must name a test for every right in the chart
+(tests/unit/test_chart_rights.py); with `--check`, as `make test` ends, it only looks. A right is unused when the test
+beside it ran without it and no other used it. A test that was not run proves nothing: what the page says of it stays.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import fcntl
 import json
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +23,7 @@ import yaml
 from devcluster.audit import Request
 from tools import chart
 
-NOTED = chart.ROOT / "build" / "rights.json"
+NOTED = chart.ROOT / "build" / "used-rights.json"
 PAGE = chart.ROOT / "docs" / "reference" / "rights.md"
 HERE, THERE = "its own", "where Valkey runs"
 # No request shows these.
@@ -82,15 +85,19 @@ def _place(request: Request) -> str:
 
 def note(requests: Iterable[Request], test: str) -> None:
     """Tests may run side by side."""
-    name = re.sub(r"\[.*", "", test)
-    found = {"/".join(right): name for right in sorted(used(requests))}
     NOTED.parent.mkdir(exist_ok=True)
     with NOTED.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         before = json.loads(file.read() or "{}")
         file.truncate(0)
-        file.write(json.dumps({**found, **before}, indent=1))
+        file.write(json.dumps({**before, test: sorted(used(requests))}, indent=1))
+
+
+def noted() -> dict[str, set[Right]]:
+    """By test, as pytest names it."""
+    found = json.loads(NOTED.read_text()) if NOTED.exists() else {}
+    return {test: {Right(*right) for right in rights} for test, rights in found.items()}
 
 
 def table(text: str) -> dict[Right, str]:
@@ -106,28 +113,48 @@ def page(seen: dict[Right, str]) -> str:
     return INTRODUCTION + "".join(rows)
 
 
-def main() -> None:
-    noted = {
-        Right(*_parts(key)): f"`{Path(test.partition('::')[0]).name}` {test.partition('::')[2]}"
-        for key, test in json.loads(NOTED.read_text()).items()
-    }
-    before = table(PAGE.read_text()) if PAGE.exists() else {}
-    seen = {right: _seen(right, noted, before) for right in granted()}
-    PAGE.write_text(page(seen))
-    for right in sorted(right for right, where in seen.items() if not where):
-        print(f"no test has used: {right.verb} {right.resource} {right.place}")
+def shown(
+    rights: Iterable[Right], record: Mapping[str, set[Right]], before: Mapping[Right, str]
+) -> dict[Right, str]:
+    """For each right a test that used it: the one that was there before, if it can be."""
+    ran = {_name(test) for test in record}
+    found = {}
+    for right in rights:
+        users = sorted(_name(test) for test, used in record.items() if right in used)
+        row = before.get(right, "")
+        is_kept = row in users or row not in ran
+        found[right] = (row if is_kept else "") or next(iter(users), "") or _unseen(right)
+    return found
 
 
-def _parts(key: str) -> tuple[str, str, str]:
-    place, _, rest = key.partition("/")
-    resource, _, verb = rest.rpartition("/")
-    return place, resource, verb
+def _name(test: str) -> str:
+    """As the page names a test: without its folder and its cases."""
+    file, _, name = re.sub(r"\[.*", "", test).partition("::")
+    return f"`{Path(file).name}` {name}"
 
 
-def _seen(right: Right, noted: dict[Right, str], before: dict[Right, str]) -> str:
+def _unseen(right: Right) -> str:
     general = re.sub(r"^\w+(?=/finalizers)", "*", right.resource)
-    return noted.get(right) or before.get(right, "") or UNSEEN.get(f"{right.verb} {general}", "")
+    return UNSEEN.get(f"{right.verb} {general}", "")
+
+
+def _is_there(test: str) -> bool:
+    file, _, name = re.sub(r"\[.*", "", test).partition("::")
+    path = chart.ROOT / file
+    return path.exists() and f"def {name}(" in path.read_text()
+
+
+def main() -> int:
+    record = {test: rights for test, rights in noted().items() if _is_there(test)}
+    before = table(PAGE.read_text()) if PAGE.exists() else {}
+    seen = shown(granted(), record, before)
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(seen))
+    unused = sorted(right for right, where in seen.items() if not where)
+    for right in unused:
+        print(f"no test has used: {right.verb} {right.resource} {right.place}")
+    return 1 if unused else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

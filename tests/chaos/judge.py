@@ -38,6 +38,7 @@ def judge(history: History) -> Verdict:
         nodes_read=len(history.reads),
         doubts=tuple(_doubts(history, confirmed)),
         too_long=tuple(_too_long(pauses, history.header.demands.pause)),
+        operations=tuple(history.operations),
     )
 
 

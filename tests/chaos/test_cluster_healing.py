@@ -61,9 +61,9 @@ def assert_bounded(grid: Grid, verdict: Verdict) -> None:
     """No write of the shard that failed over last is lost beyond what its status says."""
     last = grid.status()["lastFailover"]
     shard = grid.status()["shards"][last["shard"]]
-    lost = [write.done for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
+    lost = [write for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
     bound = last["lossBound"]
-    assert bound.get("isUnknown") or not lost or max(lost) - min(lost) <= bound["seconds"], str(verdict)
+    assert bound.get("isUnknown") or not lost or verdict.seconds_lost(lost) <= bound["seconds"], str(verdict)
 
 
 def is_in(ranges: str, slot: int) -> bool:

@@ -1,9 +1,10 @@
 """What the judge found, in values for a test and in words for a tired person."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
-from tests.chaos.history import Write
+from tests.chaos.history import Operation, Write
 from tests.chaos.outcomes import Outcome
 
 SHOWN = 5
@@ -68,6 +69,7 @@ class Verdict:
     nodes_read: int
     doubts: tuple[str, ...]  # why this history cannot prove that nothing was lost
     too_long: tuple[str, ...]  # pauses above the promised bound
+    operations: tuple[Operation, ...]  # what happened meanwhile
 
     @property
     def clean(self) -> bool:
@@ -78,6 +80,16 @@ class Verdict:
     @property
     def longest_pause(self) -> float:
         return max((pause.seconds for pause in self.pauses.values()), default=0.0)
+
+    def seconds_lost(self, lost: Sequence[Write]) -> float:
+        """How far back these were lost: from the oldest one to the last one, or to the beginning of what cost them.
+
+        Without limit if that was over when one was acknowledged: then nothing that happened explains it."""
+        if not lost:
+            return 0.0
+        first, last = min(write.done for write in lost), max(write.done for write in lost)
+        costs = [each.began for each in self.operations if each.ended >= last]
+        return max(last, min(costs)) - first if costs else inf
 
     def __str__(self) -> str:
         return "\n  ".join([self._headline(), *self._findings(), *self._figures()])

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from devcluster.faults import Faults
+from devcluster.problem import Problem
 from tests.e2e.conftest import PLACE, Place
 from tests.e2e.test_one_node import POD, SPEC
+from valkey_operator.render.pod import PROBE_PORT
 
 # A minute in the long run (`make chaos`).
 AWAY = float(os.environ.get("AWAY", "15"))
@@ -105,3 +107,30 @@ def test_without_its_sidecar_for_a_while(place: Place, faults: Faults) -> None:
             )
         )
     assert restarts(place, "containerStatuses") == 0
+
+
+def test_its_sidecar_killed_ten_times_disturbs_no_client(place: Place, faults: Faults) -> None:
+    """The process and not its container: it is back before the kubelet has missed it three times."""
+    with a_client_writes_all_the_time(place):
+        before = server_run(place)
+        for _ in range(10):
+            faults.kill(f"{place.namespace}/{POD}", "sidecar")
+            place.eventually(lambda: its_sidecar_answers(place))
+            time.sleep(1.5)  # the kubelet asks every second, and gets an answer in between
+        assert server_run(place) == before
+    assert (restarts(place, "initContainerStatuses"), restarts(place, "containerStatuses")) == (0, 0)
+
+
+def server_run(place: Place) -> set[str]:
+    """What is another one as soon as the server was started again."""
+    lines = place.valkey(POD, "INFO", "server").splitlines()
+    return {line.strip() for line in lines if line.startswith(("process_id:", "run_id:"))}
+
+
+def its_sidecar_answers(place: Place) -> bool:
+    ask = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{PROBE_PORT}/ready')"
+    try:
+        place.in_sidecar(POD, "python3.13", "-c", ask)
+    except Problem:
+        return False
+    return True

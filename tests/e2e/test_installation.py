@@ -151,7 +151,9 @@ def test_a_server_survives_install_upgrade_rollback_and_uninstall(
     assert "forbidden: User" not in said
 
 
-def test_plain_manifests_do_without_helm(place: Place, charts: Helm) -> None:
+def test_plain_manifests_do_without_helm_and_helm_sees_them(
+    place: Place, elsewhere: Place, charts: Helm
+) -> None:
     charts("uninstall", *RELEASE, "--wait", "--cascade=foreground", "--timeout=180s")
     released = (checkout() / "deploy" / "install.yaml").read_text()
     ours = re.sub(r"(valkey-operator/operator):\S+", r"\1:dev", released).replace("IfNotPresent", "Never")
@@ -159,6 +161,7 @@ def test_plain_manifests_do_without_helm(place: Place, charts: Helm) -> None:
     try:
         rollout = ("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
         place.cluster.kubectl(*rollout, timeout=130)
+        no_second_operator(charts, elsewhere.namespace, [])
         place.apply("Valkey", "one", SPEC)
         place.is_ready("one")
     finally:

@@ -85,21 +85,6 @@ def test_a_server_killed_while_the_sidecar_is_frozen_does_not_start(place: Place
     place.eventually(lambda: _answers(place))
 
 
-def test_the_sidecar_killed_ten_times_disturbs_no_client(place: Place, faults: Faults) -> None:
-    place.apply("Valkey", "one", SPEC)
-    place.is_ready("one")
-    before = place.valkey(POD, "INFO", "server")
-    for n in range(10):
-        faults.kill(f"{place.namespace}/{POD}", "sidecar")
-        assert place.valkey(POD, "SET", f"k{n}", "1") == "OK"
-    after = place.valkey(POD, "INFO", "server")
-    assert _field(before, "process_id") == _field(after, "process_id")
-    assert _field(before, "run_id") == _field(after, "run_id")
-    pod = place.get("pod", POD)
-    statuses = [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]
-    assert [each["restartCount"] for each in statuses] == [0, 0]
-
-
 def test_a_change_by_hand_is_undone_and_told(place: Place) -> None:
     place.apply("Valkey", "one", SPEC)
     place.is_ready("one")
@@ -136,10 +121,6 @@ def _answers(place: Place, *options: str) -> bool:
         return place.valkey(POD, *options, "PING") == "PONG"
     except Problem:
         return False
-
-
-def _field(info: str, name: str) -> str:
-    return next(line.partition(":")[2].strip() for line in info.splitlines() if line.startswith(f"{name}:"))
 
 
 def test_what_cannot_be_done_is_said_in_status_and_changes_nothing(place: Place) -> None:

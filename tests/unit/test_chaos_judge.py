@@ -1,6 +1,7 @@
 """The judge of the writing checker, on histories made by hand."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -264,3 +265,38 @@ def test_a_counter_is_clean_exactly_between_what_was_acknowledged_and_what_can_h
     final = max(value + error, 0)
     verdict = judge(a_history(writes, a_read(set(), counters={COUNTER: final})))
     assert verdict.clean is (last_acknowledged <= final <= value)
+
+
+KILL = Operation("kill", 0.95, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("gone", "seconds"),
+    [
+        ((), 0.0),
+        ((9, 10), 0.1),
+        ((9,), 0.049),  # from its acknowledgement to the trouble
+        ((1,), 0.849),  # also when it is alone: a loss of long ago is not explained by what happened now
+        ((1, 10), 0.9),
+    ],
+)
+def test_how_far_back_writes_were_lost(gone: tuple[int, ...], seconds: float) -> None:
+    kept = ALL_TEN - {element(number) for number in gone}
+    history = a_history(TEN, a_read(kept))
+    history.operations.append(KILL)
+    verdict = judge(history)
+    assert verdict.seconds_lost(verdict.lost) == pytest.approx(seconds)
+
+
+def test_a_write_that_was_lost_after_the_trouble_is_not_explained_by_it() -> None:
+    history = a_history(TEN, a_read(ALL_TEN - {element(10)}))
+    history.operations.append(Operation("kill", 0.2, 0.5))
+    verdict = judge(history)
+    assert verdict.seconds_lost(verdict.lost) == inf
+
+
+def test_trouble_that_came_later_makes_no_loss_older() -> None:
+    history = a_history(TEN, a_read(ALL_TEN - {element(4)}))
+    history.operations += [Operation("another", 5.0, 6.0), Operation("kill", 0.35, 0.6)]
+    verdict = judge(history)
+    assert verdict.seconds_lost(verdict.lost) == 0.0

@@ -88,6 +88,43 @@ def test_every_right_has_a_test_that_used_it() -> None:
         assert f"def {named[2]}(" in file.read_text()
 
 
+POD, NODES = rights.Right(rights.THERE, "pods", "delete"), rights.Right("", "nodes", "list")
+OF_PODS, OF_NODES = "`test_pods.py` test_a", "`test_nodes.py` test_b"
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        ({}, OF_PODS),
+        ({"tests/e2e/test_nodes.py::test_b": {NODES}}, OF_PODS),
+        ({"tests/e2e/test_pods.py::test_a[1]": {POD}, "tests/e2e/test_also.py::test_c": {POD}}, OF_PODS),
+        (
+            {"tests/e2e/test_pods.py::test_a": set(), "tests/e2e/test_also.py::test_c": {POD}},
+            "`test_also.py` test_c",
+        ),
+        ({"tests/e2e/test_pods.py::test_a": {NODES}}, ""),
+        ({"tests/e2e/test_pods.py::test_a[1]": set(), "tests/e2e/test_pods.py::test_a[2]": set()}, ""),
+    ],
+    ids=["nothing ran", "another ran", "still used", "used elsewhere", "no longer used", "in no case used"],
+)
+def test_a_right_stays_on_the_page_until_its_test_ran_without_it(
+    record: dict[str, set[rights.Right]], shown: str
+) -> None:
+    assert rights.shown({POD}, record, {POD: OF_PODS, NODES: OF_NODES}) == {POD: shown}
+
+
+def test_a_test_that_runs_again_notes_only_what_it_used_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "NOTED", tmp_path / "build" / "rights.json")
+    deleted = Request("operator", "delete", "pods", "team-a", "name", 200)
+    listed = Request("operator", "list", "nodes", "", "", 200)
+    rights.note([deleted, listed], "test_pods.py::test_a")
+    rights.note([listed], "test_nodes.py::test_b")
+    rights.note([listed], "test_pods.py::test_a")
+    assert rights.noted() == {"test_pods.py::test_a": {NODES}, "test_nodes.py::test_b": {NODES}}
+
+
 def test_what_requests_need() -> None:
     def request(verb: str, resource: str, namespace: str, code: int) -> Request:
         return Request("operator", verb, resource, namespace, "name", code)

@@ -163,6 +163,10 @@ LOOKS = {
         valkey(
             **HEALTHY, lastFailover=PLANNED,
             exporter={"enabled": True, "metricsEndpoint": "http://demo-metrics.prod.svc:9121/metrics"},
+            disruption={
+                "mode": "Budget",
+                "message": "one pod at a time may be evicted; Guarded acts as Budget until it is built",
+            },
         ),
         ALL, BINDING, [event("Promoted", "demo-0 is the primary of epoch 4", "09:56:40.123456")],
     ),

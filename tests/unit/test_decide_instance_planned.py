@@ -35,6 +35,7 @@ from valkey_operator.decide.actions import (
     Why,
 )
 from valkey_operator.decide.members import wanted_nodes
+from valkey_operator.decide.requests import Answer
 from valkey_operator.model.gate import Record
 from valkey_operator.model.instance import Lease, NodeRecord, SeenInstance, SeenNode, SeenPod, Wish
 
@@ -71,6 +72,52 @@ class TestHandover:
     def test_a_name_that_is_no_replica_is_refused(self) -> None:
         found = planned(three(wish=Wish(3, switchover="v-9")))
         assert guards(found) == {"a_new_primary_is_one_of_its_replicas"}
+
+    def asked(self, to: str, asked_for: float = 0.0) -> Wish:
+        return Wish(3, switchover=to, request="id-1", asked_for=asked_for)
+
+    def test_one_that_can_be_is_taken_up_and_not_answered_yet(self) -> None:
+        assert planned(three(wish=self.asked(B))).answer is None
+
+    def test_who_asks_for_the_primary_itself_is_told_that_it_is_done(self) -> None:
+        found = planned(three(wish=self.asked(A)))
+        assert not found.actions
+        assert found.answer == Answer("id-1", "Done", "v-0 is primary already")
+
+    def test_but_not_before_the_primary_is_in_office(self) -> None:
+        for seen in (
+            three(DEAD, wish=self.asked(A)),
+            self.recorded_for_b(node(A, primary()), node(B, replica()), wish=self.asked(B)),
+        ):
+            assert planned(seen).answer is None
+
+    def test_a_name_that_is_no_replica_is_answered_at_once(self) -> None:
+        found = planned(three(wish=self.asked("v-9")))
+        assert found.answer == Answer(
+            "id-1", "Refused", "a_new_primary_is_one_of_its_replicas: v-9 is no replica that stays"
+        )
+
+    def test_what_may_end_by_itself_is_waited_for_and_refused_after_half_a_minute(self) -> None:
+        behind = node(B, replica(link_is_up=False))
+        held = three(b=behind, promotable=(), lease=Lease(), wish=self.asked(B, 20.0))
+        found = planned(held)
+        assert found.answer is None
+        assert found.again is not None
+        assert found.again <= 10
+        found = planned(replace(held, wish=self.asked(B, 31.0)))
+        assert found.answer == Answer(
+            "id-1", "Refused", "replica_is_caught_up_before_switchover: none of v-1 is in sync with v-0"
+        )
+
+    def test_one_that_something_else_holds_up_is_refused_with_what_that_is(self) -> None:
+        unseen = three(silent(A), wish=self.asked(B, 31.0))
+        answer = planned(unseen).answer
+        assert answer is not None
+        assert (answer.result, answer.message) == ("Refused", planned(unseen).report.message)
+
+    def test_nobody_waits_for_one_that_is_paused(self) -> None:
+        found = planned(three(wish=replace(self.asked(B), is_paused=True)))
+        assert found.answer == Answer("id-1", "Refused", "nothing is done while spec.paused is set")
 
     def test_a_pod_that_is_being_stopped_hands_over_first(self) -> None:
         stopping = node(A, primary(), pod=SeenPod(is_ready=True, is_being_deleted=True))

@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.unit.test_decide_sharded import cluster, name
+import pytest
+
+from tests.unit.test_decide_sharded import cluster, name, with_node
 from valkey_operator.api.deployments import ValkeyClusterStatus
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.requests import SWITCHOVER
@@ -55,16 +57,41 @@ def test_what_was_counted_stays_while_a_node_is_removed_in_between() -> None:
     assert "total" not in other, "another wish is counted anew"
 
 
-def test_a_request_that_cannot_be_is_answered_once() -> None:
-    asked = item(f"{name(1, 0)}/id-1")
-    found = plan(cluster(wish=ClusterWish(3, 2, switchover=name(1, 0))))
-    after = shown(asked, found)
-    assert after["lastSwitchover"] == {
+def wished(to: str, **more: Any) -> ClusterWish:
+    return ClusterWish(3, 2, switchover=to, request="id-1", **more)
+
+
+@pytest.mark.parametrize(
+    ("to", "result", "message"),
+    [
+        (name(1, 0), "Done", f"{name(1, 0)} is primary already"),
+        ("g-9-9", "Refused", "a_replica_takes_over: there is no such node"),
+    ],
+)
+def test_a_request_that_changes_nothing_is_answered_once(to: str, result: str, message: str) -> None:
+    after = shown(item(f"{to}/id-1"), plan(cluster(wish=wished(to))))
+    assert after["lastSwitchover"] == {"id": "id-1", "result": result, "message": message}
+    assert switchover_request(item(f"{to}/id-1", lastSwitchover=after["lastSwitchover"])) is None
+
+
+def test_a_request_that_came_while_another_was_looked_at_is_not_answered_with_it() -> None:
+    found = plan(cluster(wish=wished("g-9-9")))
+    assert "lastSwitchover" not in shown(item(f"{name(1, 1)}/id-2"), found)
+
+
+def test_one_that_is_held_up_is_refused_after_half_a_minute() -> None:
+    to = name(1, 1)
+
+    def answer(asked_for: float) -> dict[str, Any] | None:
+        seen = with_node(cluster(wish=wished(to, asked_for=asked_for)), name(1, 0), offset=10**8)
+        return shown(item(f"{to}/id-1"), plan(seen)).get("lastSwitchover")
+
+    assert answer(20.0) is None
+    assert answer(31.0) == {
         "id": "id-1",
         "result": "Refused",
-        "message": f"a_replica_takes_over: {name(1, 0)} is the primary already",
+        "message": f"replica_is_caught_up_before_switchover: {to} is not in sync",
     }
-    assert switchover_request(item(f"{name(1, 0)}/id-1", lastSwitchover=after["lastSwitchover"])) is None
 
 
 def test_one_that_was_taken_up_is_done_though_who_did_it_was_killed() -> None:

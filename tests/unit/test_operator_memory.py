@@ -56,6 +56,14 @@ def dead(uid: str = "u") -> contract.Observation:
     return contract.Observation(pod_uid=uid, record=contract.Record(epoch=1, primary="cache-0"))
 
 
+def test_a_request_is_as_old_as_its_first_sight() -> None:
+    memory, clock = remembering()
+    assert memory.asked_for(A, "id-1") == 0
+    clock.time += 5
+    assert memory.asked_for(A, "id-1") == 5
+    assert memory.asked_for(A, "id-2") == 0
+
+
 def remembering() -> tuple[Memory, Clock]:
     clock = Clock()
     return Memory(lambda _node: A, clock), clock

@@ -15,12 +15,14 @@ import pytest
 import yaml
 
 from valkey_operator.api import layers
+from valkey_operator.api.status import DisruptionStatus
 from valkey_operator.api.tls import BUS_PORTS
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.render import exporter, marks, pod
 from valkey_operator.render.bus import bus_port
 from valkey_operator.render.connection import connection_secret
 from valkey_operator.render.disruption import disruption_budget
+from valkey_operator.render.disruption import status as disruption_status
 from valkey_operator.render.node import NodeObjects, fingerprint, valkey_node
 from valkey_operator.render.pod import OperatorPlace
 from valkey_operator.render.server_config import valkey_conf
@@ -350,3 +352,22 @@ def test_those_that_replace_each_other_are_kept_apart_unless_people_have_wishes_
     assert apart(deployment(affinity=wished), "demo-0") == wished
     spread = [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}]
     assert apart(deployment(topologySpreadConstraints=spread), "demo-0") == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "said"),
+    [
+        (
+            {"replicas": 3},
+            "Budget",
+            "one pod at a time may be evicted; Guarded acts as Budget until it is built",
+        ),
+        ({"replicas": 3, "disruption": {"mode": "Budget"}}, "Budget", "one pod at a time may be evicted"),
+        ({"replicas": 3, "disruption": {"mode": "None"}}, "None", "any pod may be evicted"),
+        ({"replicas": 1}, "None", "any pod may be evicted"),
+    ],
+)
+def test_the_status_says_what_holds_evictions_back(spec: dict[str, Any], mode: str, said: str) -> None:
+    shown = disruption_status(deployment(**spec))
+    assert shown == {"mode": mode, "message": said}
+    DisruptionStatus.model_validate(shown)

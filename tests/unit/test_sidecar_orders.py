@@ -10,8 +10,10 @@ import pytest
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Record
+from valkey_operator.sidecar.cluster_orders import ClusterOrders
 from valkey_operator.sidecar.fence import FENCED, FENCED_HERE, Fence, Reason
 from valkey_operator.sidecar.orders import Known, Orders
+from valkey_operator.sidecar.slot_orders import SlotOrders
 from valkey_operator.valkey.connection import Refused, Silent
 
 
@@ -280,3 +282,9 @@ async def test_nobody_hands_over_for_another_or_to_the_pod_before(
     pod = Pod()
     outcome = await Orders(pod).take_over(contract.TakeOverRequest(epoch=4, **request_), "b")
     assert (outcome.result, outcome.guard, pod.done) == (contract.RESULT_REFUSED, guard, [])
+
+
+def test_every_order_of_the_contract_is_known_to_the_sidecar_of_a_cluster_or_of_another() -> None:
+    pod: Any = Pod()
+    known = {*Orders(pod)._known(), *ClusterOrders(pod).known(), *SlotOrders(pod).known(), "hand_over"}
+    assert known == {field.name for field in contract.Order.DESCRIPTOR.oneofs_by_name["order"].fields}

@@ -30,7 +30,8 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* Binds a role to the operator. Takes the root, the kind of the role, its name, and the namespace of a Role. */ -}}
+{{- /* Binds a role to the operator. Takes the root, the kind of the role, its name, the namespace of a Role, and with a
+       ClusterRole the only namespaces that are looked after. */ -}}
 {{- define "valkey-operator.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding
@@ -40,6 +41,11 @@ metadata:
   namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "valkey-operator.labels" .root | nindent 4 }}
+  {{- with .only }}
+  annotations:
+    # Read when another operator is installed: none for the same namespaces.
+    valkey.io/namespaces: {{ join "," . | quote }}
+  {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ .kind }}

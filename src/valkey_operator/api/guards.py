@@ -37,7 +37,7 @@ class Guard(Word):
     )
     A_REPLICA_TAKES_OVER = (
         "a_replica_takes_over",
-        "a switchover to a node that does not exist, or is the primary already",
+        "a switchover to a node that does not exist, or in a shard that has no primary",
         f"name a replica: {SHOWN} there are",
     )
     REPLICA_IS_CAUGHT_UP_BEFORE_SWITCHOVER = (

@@ -225,6 +225,16 @@ class ExporterStatus(Model):
     """Their address."""
 
 
+class DisruptionStatus(Model):
+    """What holds evictions back."""
+
+    mode: Literal["Budget", "None"]
+    """What `disruption.mode` comes to: Guarded acts as Budget until it is built, and a lone pod has no budget."""
+
+    message: LongText | None = None
+    """The same as a sentence."""
+
+
 class DeploymentStatus(Status):
     """What every deployment reports beside its own."""
 
@@ -254,3 +264,6 @@ class DeploymentStatus(Status):
 
     exporter: ExporterStatus | None = None
     """Where metrics are."""
+
+    disruption: DisruptionStatus | None = None
+    """What holds evictions back."""

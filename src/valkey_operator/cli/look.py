@@ -112,6 +112,8 @@ def _facts(look: Look, now: datetime) -> Iterator[str]:
     endpoint = (status.get("exporter") or {}).get("metricsEndpoint")
     if endpoint:
         yield from wrapped("Metrics", endpoint, 2)
+    if status.get("disruption"):
+        yield from wrapped("Disruptions", status["disruption"].get("message", ""), 2)
     if look.nodes:
         yield from wrapped("Version", _versions(look.nodes), 2)
         yield from wrapped("Config", _config(look.nodes), 2)

@@ -160,6 +160,8 @@ class Refusal:
     action: str
     guard: Guard
     why: str
+    # A person has asked for this very step.
+    of_request: bool = False
 
 
 @dataclass(frozen=True)

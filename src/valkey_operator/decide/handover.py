@@ -34,7 +34,7 @@ def plan(seen: SeenInstance, primary: SeenNode, request: Request, now: datetime)
     for guard, check in GUARDS.items():
         why = check(seen, primary, request, now)
         if why:
-            refused = Refusal(step, guard, why)
+            refused = Refusal(step, guard, why, of_request=request.reason == Why.SWITCHOVER)
             is_brief = guard == Guard.THE_PODS_HAVE_BEEN_QUIET_FOR_A_SECOND
             waits = (Wait(why, LOOK_AGAIN) if is_brief else Wait(why),)
             return Step(waits=waits, refusals=(refused,), is_exclusive=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from valkey_operator.decide import handover, lease, members, office, roll, sight, succession
+from valkey_operator.decide import handover, lease, members, office, requests, roll, sight, succession
 from valkey_operator.decide.actions import Action, Refusal, Step, Wait
 from valkey_operator.decide.report import Report, report
 from valkey_operator.model.instance import SeenInstance, SeenNode
@@ -28,11 +28,15 @@ class Plan:
     refusals: tuple[Refusal, ...]
     ask: tuple[str, ...]
     report: Report
+    # To a person who has asked for another primary; and in how many seconds one is due.
+    answer: requests.Answer | None = None
+    answer_due: float | None = None
 
     @property
     def again(self) -> float | None:
         """In how many seconds to look again if nothing wakes us before."""
-        return min((each.again for each in self.waits), default=None)
+        due = () if self.answer_due is None else (self.answer_due,)
+        return min((*(each.again for each in self.waits), *due), default=None)
 
 
 def plan(seen: SeenInstance, now: datetime) -> Plan:
@@ -52,7 +56,12 @@ def plan(seen: SeenInstance, now: datetime) -> Plan:
 
 
 def _planned(seen: SeenInstance, step: Step, ask: tuple[str, ...] = ()) -> Plan:
-    return Plan(step.actions, step.waits, step.refusals, ask, report(seen, step))
+    told = report(seen, step)
+    primary = seen.node(seen.record.primary)
+    is_settled = primary is not None and sight.is_in_office(primary) and seen.change() is None
+    in_office = (seen.record.primary,) if is_settled else ()
+    answer = requests.answer(seen.wish, in_office, step.refusals, told.message)
+    return Plan(step.actions, step.waits, step.refusals, ask, told, answer, requests.due(seen.wish))
 
 
 def _to_ask(seen: SeenInstance) -> tuple[str, ...]:

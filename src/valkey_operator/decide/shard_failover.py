@@ -19,10 +19,11 @@ def switch_over(seen: SeenSharded) -> ClusterStep:
         return ClusterStep()
     to = seen.of(wished)
     primary = seen.primary_of(to.node.shard) if to is not None else None
-    if to is None or primary is None or primary is to:
-        why = "there is no such node" if to is None else f"{wished} is the primary already"
-        return ClusterStep(refusals=(Refusal(f"switchover to {wished}", Guard.A_REPLICA_TAKES_OVER, why),))
-    return hand_over(seen, primary, SWITCHOVER, to)
+    if to is None or primary is None:
+        why = "there is no such node" if to is None else f"shard {to.node.shard} has no primary now"
+        refused = Refusal(f"switchover to {wished}", Guard.A_REPLICA_TAKES_OVER, why, of_request=True)
+        return ClusterStep(refusals=(refused,))
+    return ClusterStep() if primary is to else hand_over(seen, primary, SWITCHOVER, to)
 
 
 def hand_over(seen: SeenSharded, primary: ShardNode, reason: str, to: ShardNode | None = None) -> ClusterStep:
@@ -33,7 +34,8 @@ def hand_over(seen: SeenSharded, primary: ShardNode, reason: str, to: ShardNode 
     wish = f"{reason.lower()} of shard {primary.node.shard}"
     if best is None or best not in able:
         why = f"no replica of {primary.name} is in sync" if best is None else f"{best.name} is not in sync"
-        refused = Refusal(wish, Guard.REPLICA_IS_CAUGHT_UP_BEFORE_SWITCHOVER, why)
+        guard = Guard.REPLICA_IS_CAUGHT_UP_BEFORE_SWITCHOVER
+        refused = Refusal(wish, guard, why, of_request=reason == SWITCHOVER)
         return ClusterStep(waits=(Wait(why),), refusals=(refused,))
     if is_behind(seen, best):
         return ClusterStep(waits=(Wait(f"{best.name} has yet to learn of the last election", LEARNS),))

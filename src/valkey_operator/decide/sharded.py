@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from valkey_operator.api.guards import Guard
-from valkey_operator.decide import formation, shard_failover, shard_moves, shard_roll, shard_succession
+from valkey_operator.decide import (
+    formation,
+    requests,
+    shard_failover,
+    shard_moves,
+    shard_roll,
+    shard_succession,
+)
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
@@ -31,10 +38,14 @@ class Plan:
     refusals: tuple[Refusal, ...]
     ask: tuple[str, ...]
     report: ClusterReport
+    # To a person who has asked for another primary; and in how many seconds one is due.
+    answer: requests.Answer | None = None
+    answer_due: float | None = None
 
     @property
     def again(self) -> float | None:
-        return min((each.again for each in self.waits), default=None)
+        due = () if self.answer_due is None else (self.answer_due,)
+        return min((*(each.again for each in self.waits), *due), default=None)
 
 
 def plan(seen: SeenSharded) -> Plan:
@@ -63,7 +74,10 @@ def _made_unseen(draft: ClusterStep) -> tuple[tuple[ClusterAction, ...], ...]:
 
 
 def _planned(seen: SeenSharded, step: ClusterStep, ask: tuple[str, ...] = ()) -> Plan:
-    return Plan(step.stages, step.waits, step.refusals, ask, report(seen, step))
+    told = report(seen, step)
+    in_office = {shard.primary for shard in told.shards if shard.primary}
+    answer = requests.answer(seen.wish, in_office, step.refusals, told.message)
+    return Plan(step.stages, step.waits, step.refusals, ask, told, answer, requests.due(seen.wish))
 
 
 def _step(seen: SeenSharded) -> ClusterStep:

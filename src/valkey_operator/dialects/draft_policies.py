@@ -53,11 +53,11 @@ def convert_ca(conversion: Conversion) -> None:
         block.put(same, fields.text(same))
     certificate, key = _reference(fields, "caCertSecretRef"), _reference(fields, "caKeySecretRef")
     block.put("caCertSecretRef", certificate)
-    if key and certificate and key != certificate:
+    if key and key != certificate:
+        place = (certificate or {}).get("name", "it")
         conversion.cannot(
             "spec.caKeySecretRef",
-            f"certificate and key are in one Secret here: put the key as tls.key into {certificate['name']}, "
-            "beside tls.crt",
+            f"certificate and key are in one Secret here: put the key as tls.key into {place}, beside tls.crt",
         )
     block.put("validForDays", fields.count("validForDays"))
     conversion.make("ValkeyCA", block)

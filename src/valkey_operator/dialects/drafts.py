@@ -81,13 +81,15 @@ def _with_sentinels(conversion: Conversion, fields: Fields) -> None:
     """One master is a `Valkey`, several are a `ValkeyPool`; both point at a Sentinel group that is made beside."""
     name = conversion.document.name
     masters = fields.count("masterCount")
+    if masters is None:
+        conversion.note("masterCount is not given, and the draft names no default: it is one Valkey")
     server = Block()
     replicas, comment = _replicas(fields, conversion)
     server.put("replicas", replicas, comment)
     _server(conversion, fields, server)
     _volume(fields, server, conversion)
     if replicas >= 2:
-        server.put("sentinel.name", f"{name}-sentinel")
+        server.put("sentinel.name", f"{name}-sentinel", "the Sentinel that is made beside it")
     else:
         conversion.cannot("spec.clusterType", "a Sentinel needs a replica to promote: left out")
     if masters is None or masters == 1:
@@ -134,12 +136,11 @@ def _replicas(fields: Fields, conversion: Conversion) -> tuple[int, str]:
 
 def _server(conversion: Conversion, fields: Fields, block: Block) -> None:
     """Everything that has nothing to do with counts and volumes."""
-    name = conversion.document.name
-    pull_secrets: list[Any] = []
+    pull_secrets: list[str] = []
     block.put("image", _image(fields.part("valkeyImage"), pull_secrets))
     _tls(fields, block)
     _users(conversion, fields, block)
-    _placement(fields, block, name)
+    _placement(fields, block, conversion)
     for same in ("tolerations", "nodeSelector", "resources", "labels", "annotations", "securityContext"):
         block.put(same, fields.take(same))
     mtls = fields.part("operatorMtls")
@@ -157,13 +158,9 @@ def _server(conversion: Conversion, fields: Fields, block: Block) -> None:
         block.put("imagePullSecrets", unique, "of all the images")
 
 
-def _image(image: Fields, pull_secrets: list[Any]) -> str | None:
+def _image(image: Fields, pull_secrets: list[str]) -> str | None:
     name, tag = image.text("name"), image.text("tag")
-    secrets = image.take("imagePullSecrets") or []
-    pull_secrets += [
-        secret.get("name") if isinstance(secret, dict) else secret
-        for secret in (secrets if isinstance(secrets, list) else [secrets])
-    ]
+    pull_secrets += image.references("imagePullSecrets")
     if name is None:
         if tag is not None:
             image.fault("tag", "there is no name to which it belongs")
@@ -190,9 +187,11 @@ def _users(conversion: Conversion, fields: Fields, block: Block) -> None:
         users = [user for found in acl.parts("users") for user in _user(found, block, conversion, passwords)]
         if users:
             block.put("auth.acl.enabled", enabled)
-            block.put("auth.acl.users", users)
+            block.put("auth.acl.users", users, block.comments.get("auth.acl.users", "was acl.users"))
         elif enabled and not block.has("auth"):
             acl.fault("enabled", "there are no users")
+        elif enabled is False and block.has("auth"):
+            acl.fault("enabled", "the password of the user without a name is asked for all the same")
     _cluster_password(conversion, fields, block, passwords)
     if passwords.found:
         conversion.make_secret(passwords.name, passwords.found)
@@ -232,13 +231,16 @@ def _cluster_password(conversion: Conversion, fields: Fields, block: Block, pass
         block.put("auth.password.secret", secret, "was clusterPassword; there are no users beside it")
 
 
-def _placement(fields: Fields, block: Block, name: str) -> None:
+def _placement(fields: Fields, block: Block, conversion: Conversion) -> None:
+    name = conversion.document.name
     for rules in ("nodeAffinity", "podAffinity"):
         block.put(f"affinity.{rules}", *_chosen(fields.take(rules), name, rules))
     away = fields.see("podAntiAffinity")
     if isinstance(away, dict) and "enabled" in away:
-        part = fields.part("podAntiAffinity")
-        if part.flag("enabled"):
+        enabled = fields.part("podAntiAffinity").flag("enabled")
+        if enabled is False:
+            conversion.note("podAntiAffinity is left out: here pods spread over hosts where that is possible")
+        elif enabled:
             rule = selectors.apart(selectors.HOSTNAME, name)
             block.put(
                 "affinity.podAntiAffinity", rule, "was enabled: true; hosts are kept apart where possible"
@@ -262,7 +264,7 @@ def _volume(fields: Fields, block: Block, conversion: Conversion) -> None:
     else:
         comment = "the draft does not say: false for a cache; it cannot change later"
         block.put("persistence.enabled", True, comment)
-        block.put("persistence.size", "10Gi")
+        block.put("persistence.size", "10Gi", "the draft does not say")
         conversion.note("the draft does not say whether data is kept: every server has a volume of 10Gi")
     _persistence(fields, block)
 

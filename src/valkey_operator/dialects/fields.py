@@ -8,6 +8,7 @@ from typing import Any
 from valkey_operator.dialects.reading import Content
 
 UNKNOWN = "nobody knows this field"
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 class Fields:
@@ -54,9 +55,35 @@ class Fields:
         self._parts += parts
         return parts
 
+    def says(self, key: str) -> bool:
+        """Whether there is anything, which is taken by that. False and 0 say something; what is empty does not."""
+        return self.take(key) not in EMPTY
+
     def text(self, key: str) -> str | None:
         """Text, also where somebody wrote a number without quotes."""
+        return self._as_text(self.take(key), key)
+
+    def texts(self, key: str) -> list[str]:
+        """The texts of a list."""
         found = self.take(key)
+        if found is None:
+            return []
+        if not isinstance(found, list):
+            self.fault(key, "it has to be a list")
+            return []
+        texts = [self._as_text(item, f"{key}[{index}]") for index, item in enumerate(found)]
+        return [text for text in texts if text is not None]
+
+    def references(self, key: str) -> list[str]:
+        """Names in a list, each alone or as `{name: …}`; or one name without a list."""
+        found = self.take(key)
+        if found in EMPTY:
+            return []
+        listed = found if isinstance(found, list) else [found]
+        self._left[key] = [item if isinstance(item, dict) else {"name": item} for item in listed]
+        return [name for part in self.parts(key) if (name := part.text("name"))]
+
+    def _as_text(self, found: Any, key: str) -> str | None:
         if found is None or isinstance(found, str):
             return found
         if isinstance(found, int) and not isinstance(found, bool):

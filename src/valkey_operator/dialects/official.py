@@ -13,7 +13,7 @@ from valkey_operator.api.validation import server_version
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import EMPTY, Fields
 from valkey_operator.dialects.official_users import convert_users
 from valkey_operator.dialects.passwords import Passwords
 
@@ -33,6 +33,8 @@ SAVE_POINTS = [
     {"seconds": 60, "changes": 10000},
 ]
 WORKLOADS = {"StatefulSet": "statefulset", "Deployment": "deployment"}
+SCHEDULED = ("tolerations", "nodeSelector", "affinity", "priorityClassName", "topologySpreadConstraints")
+SPREADS = {"Disabled": None, "Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
 BUDGETS = {"Cluster": "Budget", "Managed": "Budget", "Disabled": "None"}
 
 
@@ -54,7 +56,7 @@ def convert_cluster(conversion: Conversion) -> None:
     _exporter(fields, block)
     _disruption(fields, block, conversion)
     block.put("securityContext", fields.take("podSecurityContext"), "was podSecurityContext")
-    if fields.take("containers"):
+    if fields.says("containers"):
         conversion.cannot("spec.containers", "containers are the operator's own here")
     if passwords.found:
         conversion.make_secret(passwords.name, passwords.found)
@@ -113,10 +115,12 @@ def _tls(fields: Fields, block: Block, conversion: Conversion) -> None:
     old = fields.part("tls") if "tls" in fields else None
     if new is None and old is None:
         return
-    names = [new.part("certificates").part("server").text("secretName")] if new else []
-    names += [old.part("certificate").text("secretName")] if old else []
-    name = next(filter(None, names), None)
-    if name is None:
+    name = new.part("certificates").part("server").text("secretName") if new else None
+    older = old.part("certificate").text("secretName") if old else None
+    if name and older not in (None, name):
+        conversion.cannot("spec.tls", "networking.tls says it too, and its Secret is taken")
+    name = name or older
+    if not name:
         conversion.cannot("spec.networking.tls", "it names no Secret with certificates")
         return
     block.put("tls.enabled", True)
@@ -141,7 +145,7 @@ def _config(fields: Fields, block: Block, conversion: Conversion, passwords: Pas
 
 
 def _password(value: Any, block: Block, conversion: Conversion, passwords: Passwords) -> None:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         conversion.cannot("spec.config.requirepass", "it has to be text; put it in quotes")
     elif str(value):
         block.put("auth.password.secret", passwords.keep("default", str(value)), "was config.requirepass")
@@ -151,12 +155,11 @@ def _scheduling(fields: Fields, block: Block, conversion: Conversion) -> None:
     """Under `scheduling` since 0.4, at the top before."""
     name = conversion.document.name
     scheduling = fields.part("scheduling")
-    for source in (fields, scheduling):
-        for same in ("tolerations", "nodeSelector", "affinity", "priorityClassName"):
-            block.put(same, source.take(same))
-        constraints = source.take("topologySpreadConstraints")
-        if isinstance(constraints, list):
-            block.values.setdefault("topologySpreadConstraints", []).extend(constraints)
+    for same in SCHEDULED:
+        older, newer = fields.take(same), scheduling.take(same)
+        if newer is not None and older not in (*EMPTY, newer):
+            fields.fault(same, f"scheduling.{same} says it too, and is taken")
+        block.put(same, older if newer is None else newer)
     missing = sorted(set(LABELS_NOT_HERE) & set(selectors.labels_chosen(block.values)))
     for label in missing:
         conversion.cannot(
@@ -165,9 +168,15 @@ def _scheduling(fields: Fields, block: Block, conversion: Conversion) -> None:
     nodes = scheduling.part("node").part("spread")
     zone = scheduling.part("zone")
     spread = [*_spread(nodes, HOSTNAME, name), *_spread(zone.part("spread"), ZONE, name)]
-    if spread:
-        block.values.setdefault("topologySpreadConstraints", []).extend(spread)
-        block.comments["topologySpreadConstraints"] = "was scheduling.node.spread and scheduling.zone.spread"
+    given = block.values.get("topologySpreadConstraints") or []
+    if spread and isinstance(given, list):
+        comment = "was scheduling.node.spread and scheduling.zone.spread"
+        block.put("topologySpreadConstraints", [*given, *spread], comment)
+    elif spread:
+        conversion.cannot(
+            "spec.scheduling",
+            "topologySpreadConstraints has to be a list, so node.spread and zone.spread are left out",
+        )
     _pinning(zone, block)
 
 
@@ -180,21 +189,20 @@ def _spread(spread: Fields, topology: str, name: str) -> list[dict[str, Any]]:
     }
     for dimension in ("shard", "primaries", "pods"):
         mode = spread.part(dimension).text("mode") or "Disabled"
-        if mode == "Disabled":
-            continue
-        if dimension not in selects:
+        if mode not in SPREADS:
+            spread.fault(f"{dimension}.mode", f"it is {', '.join(SPREADS)}")
+        elif SPREADS[mode] and dimension not in selects:
             spread.fault(dimension, "no label tells the first server of each shard here")
-            continue
-        when = "DoNotSchedule" if mode == "Required" else "ScheduleAnyway"
-        constraints.append(
-            {"maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": when, **selects[dimension]}
-        )
+        elif when := SPREADS[mode]:
+            constraints.append(
+                {"maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": when, **selects[dimension]}
+            )
     return constraints
 
 
 def _pinning(zone: Fields, block: Block) -> None:
     zones = zone.part("pinning").take("zones")
-    if zones:
+    if zones not in EMPTY:
         block.put(
             "azDistribution.zones", zones, "was scheduling.zone.pinning; here a zone is preferred, not forced"
         )
@@ -206,11 +214,15 @@ def _exporter(fields: Fields, block: Block) -> None:
         block.put("exporter.enabled", True, DEFAULT)
         return
     exporter = fields.part("exporter")
-    block.put("exporter.enabled", bool(exporter.flag("enabled")))
+    enabled = exporter.flag("enabled")
+    block.put(
+        "exporter.enabled",
+        *((False, f"{DEFAULT} where exporter is there") if enabled is None else (enabled,)),
+    )
     block.put("exporter.image", exporter.text("image"))
     block.put("exporter.resources", exporter.take("resources"))
     for name in ("args", "securityContext"):
-        if exporter.take(name):
+        if exporter.says(name):
             exporter.fault(name, "the exporter is the operator's own here")
 
 

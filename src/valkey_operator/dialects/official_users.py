@@ -24,11 +24,18 @@ def _user(user: Fields, conversion: Conversion, passwords: Passwords) -> dict[st
     enabled, open_to_all, reset = user.flag("enabled"), user.flag("nopass"), user.flag("resetpass")
     words = ["off"] if enabled is False else []
     secret = user.part("passwordSecret")
-    secret_name, keys = secret.text("name"), secret.take("keys")
+    secret_name, keys = secret.text("name"), secret.texts("keys")
     password: dict[str, Any] = {}
-    if open_to_all and not reset:
+    overruled = (
+        "resetpass" if reset else "nopass" if open_to_all else "enabled: false" if enabled is False else ""
+    )
+    if reset and open_to_all:
+        conversion.note(f"nopass of the user {name} is left out: with resetpass it had no effect")
+    elif open_to_all:
         words.append("nopass")
-    elif enabled is not False and not reset:
+    if overruled and (secret_name or keys):
+        conversion.note(f"passwordSecret of the user {name} is left out: with {overruled} it had no effect")
+    elif not overruled:
         password = {
             "name": secret_name or f"{conversion.document.name}-users",
             "key": _key(secret, keys, name),
@@ -44,16 +51,16 @@ def _user(user: Fields, conversion: Conversion, passwords: Passwords) -> dict[st
     return {"name": name, **reference, "permissions": " ".join(words) or NOTHING}
 
 
-def _key(secret: Fields, keys: Any, name: str) -> str:
+def _key(secret: Fields, keys: list[str], name: str) -> str:
     """The user's name, unless keys are given; here a user has one."""
-    if not isinstance(keys, list) or not keys:
+    if not keys:
         return name
     for key in keys[1:]:
         secret.fault(
             "keys",
             f"a user has one password here: the key {key} is left out; a ValkeyClusterAcl takes several",
         )
-    return str(keys[0])
+    return keys[0]
 
 
 def _rights(user: Fields) -> list[str]:
@@ -72,13 +79,7 @@ def _rights(user: Fields) -> list[str]:
 
 
 def _words(fields: Fields, key: str, mark: str) -> list[str]:
-    found = fields.take(key)
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        fields.fault(key, "it has to be a list")
-        return []
-    return [f"{mark}{word}" for word in found]
+    return [f"{mark}{word}" for word in fields.texts(key)]
 
 
 def _without_passwords(user: Fields) -> tuple[list[str], list[str]]:

@@ -89,9 +89,7 @@ def _image(image: Fields, block: Block) -> None:
     name = f"{repository or 'valkey/valkey'}:{tag or '9.1.0-alpine'}"
     block.put("image", name, "" if repository and tag else DEFAULT)
     block.put("imagePullPolicy", image.text("pullPolicy"))
-    secrets = image.take("pullSecrets")
-    if secrets and isinstance(secrets, list):
-        block.put("imagePullSecrets", [{"name": str(secret)} for secret in secrets])
+    block.put("imagePullSecrets", [{"name": secret} for secret in image.texts("pullSecrets")] or None)
     if image.flag("allowDowngrade"):
         image.fault("allowDowngrade", "going back is spec.rollback of a ValkeyUpgrade here")
 
@@ -124,10 +122,15 @@ def _auth(auth: Fields, block: Block, conversion: Conversion) -> None:
     enabled, file = acl.flag("enabled"), acl.part("configSecretRef")
     if acl.text("adminUser") not in (None, "default"):
         acl.fault("adminUser", "the operator has a user of its own here")
-    file_name, key = file.text("name"), file.text("key") or "password"
+    file_name, file_key = file.text("name"), file.text("key")
     if file_name is not None:
-        block.put("auth.acl.enabled", bool(enabled), "" if enabled is not None else DEFAULT)
-        block.put("auth.acl.configSecretRef", {"name": file_name, "key": key})
+        block.put("auth.acl.enabled", *_or_default(enabled, False))
+        key, comment = _or_default(file_key, "password")
+        block.put(
+            "auth.acl.configSecretRef", {"name": file_name, "key": key}, comment and f"the key is {comment}"
+        )
+    elif file_key is not None:
+        file.fault("key", "there is no name of the Secret that it is in")
     elif enabled:
         conversion.note("auth.acl is left out: without configSecretRef it had no effect")
 
@@ -173,7 +176,10 @@ def _resources(resources: Fields, block: Block) -> None:
 def _scheduling(scheduling: Fields, block: Block, conversion: Conversion) -> None:
     spread, topology = scheduling.flag("spreadMasters"), scheduling.text("topologyKey")
     if spread is False:
-        conversion.note("spreadMasters is left out: here pods spread over hosts where that is possible")
+        left_out = (
+            "spreadMasters is left out" if topology is None else "spreadMasters and topologyKey are left out"
+        )
+        conversion.note(f"{left_out}: here pods spread over hosts where that is possible")
     elif topology not in (None, selectors.HOSTNAME):
         rule = selectors.apart(str(topology), conversion.document.name)
         block.put("affinity.podAntiAffinity", rule, "was scheduling.topologyKey")
@@ -187,7 +193,7 @@ def _read_service(fields: Fields, block: Block) -> None:
     block.put("readService.enabled", enabled, "it leads to replicas only here" if enabled else "")
     if service.text("serviceType") not in (None, "ClusterIP"):
         service.fault("serviceType", "service.type is for all Services of clients here")
-    if service.take("annotations"):
+    if service.says("annotations"):
         service.fault("annotations", "service.annotations are for all Services of clients here")
 
 
@@ -205,19 +211,17 @@ def _exporter(fields: Fields, block: Block) -> None:
         amount = resources.text(name)
         if given:
             block.put(f"exporter.resources.{path}", *_or_default(amount, default))
-    if exporter.take("extraEnv"):
+    if exporter.says("extraEnv"):
         exporter.fault("extraEnv", "the exporter has no variables of yours here")
 
 
 def _replication(replication: Fields, block: Block) -> None:
     diskless = replication.flag("disklessSync")
     block.put("replication.disklessSync", *_or_default(diskless, False))
-    delay = replication.count("disklessSyncDelay")
-    if diskless:
-        block.put("config.repl-diskless-sync-delay", delay)
+    block.put("config.repl-diskless-sync-delay", replication.count("disklessSyncDelay"))
     least = replication.count("minReplicasToWrite")
-    if not least and block.values["replicas"] > 1:
+    if least is None and block.values["replicas"] > 1:
         block.put("replication.minReplicasToWrite", 1, f"{DEFAULT} where there are replicas")
     else:
-        block.put("replication.minReplicasToWrite", least or None)
+        block.put("replication.minReplicasToWrite", least)
     block.put("replication.minReplicasMaxLag", replication.count("minReplicasMaxLag"))

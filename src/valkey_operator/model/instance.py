@@ -32,6 +32,9 @@ class Wish:
     gives_up: frozenset[str] = frozenset()
     # A person asks for another primary: its name, or "" for the best one; None when nobody asks.
     switchover: str | None = None
+    # Of that request: its id, and for how many seconds it is known and was not taken up.
+    request: str = ""
+    asked_for: float = 0.0
 
 
 @dataclass(frozen=True)

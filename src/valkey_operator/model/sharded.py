@@ -32,6 +32,9 @@ class ClusterWish:
     # that it is dead; and whose slots may be served again without what was in them.
     allows_takeover: frozenset[int] = frozenset()
     allows_data_loss: frozenset[int] = frozenset()
+    # Of the request for another primary: its id, and for how many seconds it is known.
+    request: str = ""
+    asked_for: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,15 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
-from valkey_operator.operator.instance_seen import HELD, Sight, disk_of, last_word, pod_of, switchover_request
+from valkey_operator.operator.instance_seen import (
+    HELD,
+    Sight,
+    asked,
+    disk_of,
+    last_word,
+    pod_of,
+    switchover_request,
+)
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
 from valkey_operator.operator.world import BY_DEPLOYMENT, World
@@ -63,7 +71,7 @@ class ClusterSight:
     def see(self, item: Custom, deployment: Deployment, answered: Mapping[str, bool]) -> SeenSharded:
         return SeenSharded(
             deployment.name,
-            _wish(item, deployment),
+            _wish(item, deployment, self._memory),
             tuple(self._node(node, answered) for node in self.nodes(item.key)),
             bool(item.status.get("formed")),
             (item.status.get("operation") or {}).get("kind", ""),
@@ -179,8 +187,9 @@ def place_of(name: str) -> tuple[int, int]:
     return int(rest.rpartition("-")[2]), int(index)
 
 
-def _wish(item: Custom, deployment: Deployment) -> ClusterWish:
+def _wish(item: Custom, deployment: Deployment, memory: Memory) -> ClusterWish:
     request = switchover_request(item)
+    identity, asked_for = asked(item, memory)
     now = datetime.now(UTC)
     return ClusterWish(
         deployment.value("shards", 3),
@@ -195,6 +204,8 @@ def _wish(item: Custom, deployment: Deployment) -> ClusterWish:
         item.metadata.annotations.get(STOP_RESHARDING) == str(deployment.value("shards", 3)),
         allows_takeover=allowed(item, ALLOW_TAKEOVER) - used(item, "takeover"),
         allows_data_loss=allowed(item, ALLOW_DATA_LOSS) - used(item, "dataLoss"),
+        request=identity,
+        asked_for=asked_for,
     )
 
 

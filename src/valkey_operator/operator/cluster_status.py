@@ -16,14 +16,14 @@ from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
 from valkey_operator.operator.cluster_seen import allowed, used
 from valkey_operator.operator.instance_report import (
+    answered_switchover,
     next_shown,
     operation_shown,
-    refused_switchover,
     with_all,
 )
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
-from valkey_operator.render import exporter, marks
+from valkey_operator.render import disruption, exporter, marks
 
 LONGEST = 1024
 # Of memory: less than this comes and goes with clients.
@@ -65,6 +65,7 @@ def status(
             _shard(shard, told.get(shard.index, 0), zones.get(shard.primary, "")) for shard in report.shards
         ],
         "exporter": exporter.status(deployment),
+        "disruption": disruption.status(deployment),
     }
     if spent := _spent(item, found):
         after["allowancesUsed"] = spent
@@ -72,7 +73,7 @@ def status(
         after["operation"] = _operation(item, report.operation, now, seconds_left)
     if report.next:
         after["next"] = [next_shown(each) for each in report.next]
-    answer = _switched(item, report.shards) or refused_switchover(item, found.refusals)
+    answer = _switched(item, report.shards) or answered_switchover(item, found.answer)
     return after | ({"lastSwitchover": answer} if answer else {})
 
 

@@ -10,23 +10,22 @@ from typing import Any
 from valkey_operator.api.reasons import ConditionType
 from valkey_operator.api.status import State
 from valkey_operator.decide.actions import Doing
-from valkey_operator.decide.actions import Refusal as Held
 from valkey_operator.decide.cluster_report import ClusterReport
 from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.decide.instance import Plan
 from valkey_operator.decide.report import Report
 from valkey_operator.decide.reporting import NextReport
+from valkey_operator.decide.requests import Answer
 from valkey_operator.decide.support import Refusal
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import written
 from valkey_operator.operator.instance_seen import switchover_request
 from valkey_operator.operator.seen import Custom
-from valkey_operator.render import exporter, marks
+from valkey_operator.render import disruption, exporter, marks
 
 LONGEST = 1024
 # Written by steps of a plan, and not by the report.
 RECORDS = ("primary", "primaryEpoch", "promotable", "lastFailover", "lastSwitchover")
-SWITCHOVER = "switchover"
 
 
 def refused_status(item: Custom, known: Mapping[str, Any], refused: Refusal, now: datetime) -> dict[str, Any]:
@@ -66,12 +65,13 @@ def status(
         "readyReplicas": report.ready,
         "nodes": [{"name": each.name, "role": each.role, "ready": each.ready} for each in report.nodes],
         "exporter": exporter.status(deployment),
+        "disruption": disruption.status(deployment),
     }
     if report.operation is not None:
         after["operation"] = operation_shown(item, report.operation, now)
     if report.next:
         after["next"] = [next_shown(each) for each in report.next]
-    answer = refused_switchover(item, found.refusals)
+    answer = answered_switchover(item, found.answer)
     return after | ({"lastSwitchover": answer} if answer else {})
 
 
@@ -96,10 +96,9 @@ def next_shown(each: NextReport) -> dict[str, str]:
     return {name: value for name, value in shown.items() if value}
 
 
-def refused_switchover(item: Custom, refusals: Sequence[Held]) -> dict[str, Any] | None:
-    """A request that a guard holds back is answered at once; a person may ask again."""
+def answered_switchover(item: Custom, answer: Answer | None) -> dict[str, Any] | None:
+    """If it is still the request that was looked at: another one may have come meanwhile, or a step has taken it up."""
     request = switchover_request(item)
-    held = next((each for each in refusals if each.action.startswith(SWITCHOVER)), None)
-    if request is None or held is None:
+    if request is None or answer is None or answer.request != request.id:
         return None
-    return {"id": request.id, "result": "Refused", "message": f"{held.guard}: {held.why}"[:LONGEST]}
+    return {"id": request.id, "result": answer.result, "message": answer.message[:LONGEST]}

@@ -68,7 +68,7 @@ class Sight:
         record = Record(int(status.get("primaryEpoch", 0)), str(status.get("primary", "")))
         return SeenInstance(
             deployment.name,
-            _wish(item, deployment, datetime.now(UTC)),
+            _wish(item, deployment, datetime.now(UTC), self._memory),
             record,
             tuple(status.get("promotable") or ()),
             _last_failover(status),
@@ -198,8 +198,16 @@ def given_up(item: Custom) -> frozenset[str]:
     return frozenset(filter(None, names))
 
 
-def _wish(item: Custom, deployment: Deployment, now: datetime) -> Wish:
+def asked(item: Custom, memory: Memory) -> tuple[str, float]:
+    """The id of the request, and for how many seconds it is known."""
     request = switchover_request(item)
+    return ("", 0.0) if request is None else (request.id, memory.asked_for(item.key, request.id))
+
+
+def _wish(item: Custom, deployment: Deployment, now: datetime, memory: Memory) -> Wish:
+    request = switchover_request(item)
+    identity, asked_for = asked(item, memory)
+    is_taken_up = (item.status.get("lastSwitchover") or {}).get("id") == identity
     return Wish(
         deployment.value("replicas", 1),
         bool(deployment.value("paused")),
@@ -210,6 +218,8 @@ def _wish(item: Custom, deployment: Deployment, now: datetime) -> Wish:
         is_open(deployment.value("update.window", ""), deployment.value("update.windowDuration", "1h"), now),
         given_up(item),
         None if request is None else request.to,
+        identity,
+        0.0 if is_taken_up else asked_for,
     )
 
 

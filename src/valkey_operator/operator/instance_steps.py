@@ -84,10 +84,7 @@ class Steps:
             }  # fmt: skip
             note = f"epoch {action.epoch}: {action.primary} is to be primary ({action.reason})"
             self._world.tell((VALKEYS, item.metadata), EventReason.PRIMARY_CHANGE, note)
-        request = switchover_request(item)
-        if request is not None and action.reason == do.Why.SWITCHOVER:
-            changed["lastSwitchover"] = {"id": request.id, "result": "UnderWay", "epoch": action.epoch}
-        return await self._status(item, **changed)
+        return await self._status(item, **changed, **switchover_after(item, action))
 
     async def _note_done(self, item: Custom, epoch: int, pause: int) -> Custom:
         last = {**item.status["lastFailover"]}
@@ -126,6 +123,17 @@ class Steps:
             raise
         if isinstance(action, do.HandOver):
             self._pauses[item.key, action.epoch] = outcome.write_pause_milliseconds
+
+
+def switchover_after(item: Custom, action: do.RecordPrimary) -> dict[str, Any]:
+    """A request is taken up by this, or failed because something else came of it: it is not tried again by itself."""
+    request, last = switchover_request(item), item.status.get("lastSwitchover") or {}
+    if request is not None and action.reason == do.Why.SWITCHOVER:
+        return {"lastSwitchover": {"id": request.id, "result": "UnderWay", "epoch": action.epoch}}
+    if last.get("result") != "UnderWay":
+        return {}
+    message = f"{action.primary} is to be primary ({action.reason}): {action.reason.sentence}"
+    return {"lastSwitchover": {**last, "result": "Failed", "message": message}}
 
 
 ROLES = {contract.ROLE_PRIMARY: marks.PRIMARY, contract.ROLE_REPLICA: marks.REPLICA}

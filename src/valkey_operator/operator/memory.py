@@ -72,6 +72,8 @@ class Memory:
         self.now = now
         self._primary_of = primary_of
         self._nodes: dict[Key, Remembered] = {}
+        # When each request was first seen; the last one of a deployment counts.
+        self._asked: dict[Key, tuple[str, float]] = {}
         # When a pod was last seen to change, by deployment.
         self._stirred: dict[Key, float] = {}
         # The last epoch in which the one in office did not hand over, by deployment.
@@ -91,6 +93,12 @@ class Memory:
 
     def handover_failed(self, deployment: Key, epoch: int) -> bool:
         return self._failed_handovers.get(deployment) == epoch
+
+    def asked_for(self, deployment: Key, request: str) -> float:
+        """For how many seconds this request is known."""
+        if self._asked.get(deployment, ("", 0.0))[0] != request:
+            self._asked[deployment] = request, self.now()
+        return self.now() - self._asked[deployment][1]
 
     def of(self, node: Key) -> Remembered:
         return self._nodes.setdefault(node, Remembered())

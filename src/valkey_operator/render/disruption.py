@@ -21,3 +21,12 @@ def disruption_budget(deployment: Deployment, nodes: int) -> dict[str, Any] | No
     metadata = marks.metadata(deployment, deployment.name, "disruption")
     # Not `maxUnavailable`: a pod that is gone and does not come back would not count against it (seen).
     return {"metadata": metadata, "spec": {"minAvailable": pods - 1, "selector": selector}}
+
+
+def status(deployment: Deployment) -> dict[str, str]:
+    """As `status.disruption` says it: what is in force, where something else may have been asked for."""
+    if disruption_budget(deployment, nodes=0) is None:
+        return {"mode": "None", "message": "any pod may be evicted"}
+    is_guarded = deployment.value("disruption.mode") != "Budget"
+    not_yet = "; Guarded acts as Budget until it is built" if is_guarded else ""
+    return {"mode": "Budget", "message": f"one pod at a time may be evicted{not_yet}"}
