@@ -581,6 +581,8 @@ class TestWhatIsLeft:
             (Disk(has_data=True, offset=60), {}, True),
             (Disk(has_data=True, offset=40), {}, False),
             (Disk(has_data=True, has_append_only_file=True), {}, True),
+            # This operator never saw it before: that says nothing of who has more.
+            (Disk(has_data=True, has_append_only_file=True), {"was_linked": None}, True),
             (Disk(), {}, False),
         ],
     )
@@ -590,6 +592,20 @@ class TestWhatIsLeft:
             assert action == OpenGate(name(0, 0))
         else:
             assert (action.node, action.reason, action.lost_seconds) == (name(0, 1), "FullestData", None)
+
+    @pytest.mark.parametrize("may_hold_data", [True, False])
+    def test_one_whose_next_pod_is_yet_to_come_is_waited_for_if_it_has_a_volume(
+        self, may_hold_data: bool
+    ) -> None:
+        """Its replica ended before it, and is back first: what was written in between is on that volume alone."""
+        seen = silent(cluster(), name(0, 0), pod=None)
+        found = seen.of(name(0, 0))
+        assert found is not None
+        seen = with_node(seen, name(0, 0), node=replace(found.node, may_hold_data=may_hold_data))
+        seen = with_node(seen, name(0, 1), was_linked=False, offset=50)
+        ended = replace(seen, gone={"id-0-0": "its kubelet has ended its pod for good"})
+        failovers = [each.node for each in actions(planned(ended)) if isinstance(each, FailOver)]
+        assert failovers == ([] if may_hold_data else [name(0, 1)])
 
     def test_the_bound_of_a_loss_is_never_below_what_was_lost(self) -> None:
         """Only what came after the last word can be lost; if the heir lacks some of that, nobody knows."""

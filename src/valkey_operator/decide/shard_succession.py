@@ -167,6 +167,9 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     )
     if silent:
         return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
+    if dead is not None and not dead.is_dead and dead.node.may_hold_data and _may_return(dead):
+        # Its pod has ended, and the next one brings its volume: it may have taken writes after all replicas were gone.
+        return ClusterStep(waits=(Wait(f"{dead.name} is about to return with its volume", 1.0),))
     if fullest is not None and (dead is None or not dead.is_dead or _has_more(fullest, dead)):
         return Heir(fullest, Why.FULLEST_DATA, None)
     if dead is None:
@@ -181,10 +184,11 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
 
 
 def _has_more(each: ShardNode, dead: ShardNode) -> bool:
-    """Than the dead one's disk; of a log the end is not known, so only one that was in sync has more."""
+    """Than the dead one's disk. A log has all but the last moment: only one that was in sync, which was chosen before,
+    has more."""
     if not dead.disk.has_data:
         return each.node.keys > 0 or each.offset > 0
-    if dead.disk.has_append_only_file and each.was_linked is not None:
+    if dead.disk.has_append_only_file:
         return False
     return each.offset > dead.disk.offset
 
