@@ -40,6 +40,7 @@ class ClusterTarget:
                     # The map may be older than the failover: look again, or we knock at a dead door for ever.
                     self.suspect(shard.primary, str(error))
                     raise
+        self._is_stale = True  # a map with a hole in it is looked at again, or it would stay so
         raise NotSent(f"no primary is known for slot {slot}")
 
     def suspect(self, node: Address, reason: str) -> None:
