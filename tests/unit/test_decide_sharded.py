@@ -594,11 +594,12 @@ class TestWhatIsLeft:
             assert (action.node, action.reason, action.lost_seconds) == (name(0, 1), "FullestData", None)
 
     @pytest.mark.parametrize("may_hold_data", [True, False])
+    @pytest.mark.parametrize("pod", [None, SeenPod("old", is_being_deleted=True, has_run=True)])
     def test_one_whose_next_pod_is_yet_to_come_is_waited_for_if_it_has_a_volume(
-        self, may_hold_data: bool
+        self, may_hold_data: bool, pod: SeenPod | None
     ) -> None:
         """Its replica ended before it, and is back first: what was written in between is on that volume alone."""
-        seen = silent(cluster(), name(0, 0), pod=None)
+        seen = silent(cluster(), name(0, 0), pod=pod)
         found = seen.of(name(0, 0))
         assert found is not None
         seen = with_node(seen, name(0, 0), node=replace(found.node, may_hold_data=may_hold_data))

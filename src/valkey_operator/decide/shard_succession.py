@@ -12,7 +12,7 @@ from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
 from valkey_operator.decide.shard_failover import LEARNS, is_behind
 from valkey_operator.model.cluster import ClusterView, SeenMember
-from valkey_operator.model.sharded import SeenSharded, ShardNode
+from valkey_operator.model.sharded import POD_ENDED, SeenSharded, ShardNode
 
 # A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
 COMES_BACK = 10.0
@@ -167,8 +167,8 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     )
     if silent:
         return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
-    if dead is not None and not dead.is_dead and dead.node.may_hold_data and _may_return(dead):
-        # Its pod has ended, and the next one brings its volume: it may have taken writes after all replicas were gone.
+    if dead is not None and not dead.is_dead and _brings_its_volume(seen, dead):
+        # It may have taken writes after all its replicas were gone.
         return ClusterStep(waits=(Wait(f"{dead.name} is about to return with its volume", 1.0),))
     if fullest is not None and (dead is None or not dead.is_dead or _has_more(fullest, dead)):
         return Heir(fullest, Why.FULLEST_DATA, None)
@@ -181,6 +181,15 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     return ClusterStep(
         waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
     )
+
+
+def _brings_its_volume(seen: SeenSharded, dead: ShardNode) -> bool:
+    """Its pod has ended, its machine lives; where the next pod finds no machine for long, it is not waited for."""
+    pod = dead.pod
+    is_allowed = dead.node.shard in seen.wish.allows_takeover
+    if is_allowed or not dead.node.may_hold_data or seen.gone.get(dead.node.id) != POD_ENDED:
+        return False
+    return pod is None or pod.is_being_deleted or pod.is_placed or pod.unplaced_for < UNPLACED
 
 
 def _has_more(each: ShardNode, dead: ShardNode) -> bool:

@@ -45,6 +45,10 @@ class Progress:
     total: int
 
 
+# Of a server that is gone: its pod is, and the next one brings its volume.
+POD_ENDED = "its kubelet has ended its pod for good"
+
+
 @dataclass(frozen=True)
 class ShardNode:
     """One node with its pod, and the last word of its sidecar."""

@@ -13,7 +13,7 @@ from valkey_operator.decide.shard_moves import SCALING
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
+from valkey_operator.model.sharded import POD_ENDED, ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import (
     HELD,
@@ -121,7 +121,7 @@ class ClusterSight:
             is_later = pod is not None and _has_run(pod) and pod.metadata.uid != known.placed_uid
             may_run = is_later or bool(self._sight.elsewhere(node, pod, known))
             for ended in known.ended - ({known.node_id} if may_run else set()):
-                yield ended, "its kubelet has ended its pod for good"
+                yield ended, POD_ENDED
             if may_run or not known.node_id:
                 continue
             if why := self._sight.machines.why_gone(known.machine):
