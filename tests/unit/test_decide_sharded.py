@@ -10,24 +10,19 @@ import pytest
 from valkey_operator.api.reasons import Reason
 from valkey_operator.api.status import State
 from valkey_operator.decide.cluster_actions import (
-    AssignSlots,
     FailOver,
-    Follow,
-    Forget,
     Hurry,
     MakeNode,
-    OpenGate,
     RemoveNode,
     RestartPod,
 )
 from valkey_operator.decide.resharding import BY_HAND, MigrateSlots
 from valkey_operator.decide.shard_moves import HELD_BACK, after
-from valkey_operator.decide.shard_succession import Election, elections
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.slots import initial
 from valkey_operator.model.cluster import ClusterNode, ClusterView, SeenMember
 from valkey_operator.model.gate import Disk
-from valkey_operator.model.instance import LastWord, SeenPod
+from valkey_operator.model.instance import SeenPod
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
 
 UNPROVEN = "a_primary_is_replaced_without_a_vote_only_when_it_is_proven_dead"
@@ -316,6 +311,29 @@ def _is_of(member_id: str, names: tuple[str, ...]) -> bool:
     return member_id.replace("id", "g") in names
 
 
+def replaced(seen: SeenSharded, which: str, *, alive: bool = False) -> SeenSharded:
+    """Its volume is gone: it is back, empty, under another id; the others still know the old one as an owner."""
+    found = seen.of(which)
+    assert found is not None
+    shard, index = found.node.shard, found.node.index
+    members = tuple(
+        replace(each, hostname=f"{each.id.replace('id', 'g')}.ns.svc", is_failed=not alive and each.id == found.node.id)
+        if each.id == found.node.id or not each.hostname
+        else each
+        for each in next(view for _, view in seen.cluster.answered).members
+    )  # fmt: skip
+    new = SeenMember(f"new-{shard}-{index}", f"10.1.{shard}.{index}:6379@16379", f"{which}.ns.svc")
+    nodes = tuple(
+        replace(each, node=replace(each.node, view=replace(each.node.view, members=(*members, new))))
+        if each.node.view is not None
+        else each
+        for each in seen.nodes
+    )
+    view = ClusterView(new.id, is_ok=True, members=(*members, new))
+    empty = ClusterNode(which, shard, index, view)
+    return with_node(replace(seen, nodes=nodes), which, node=empty, offset=0)
+
+
 class TestResumed:
     """With less than it was suspended with: whoever owns slots has them on its volume."""
 
@@ -459,276 +477,6 @@ def test_a_shard_tells_its_memory_and_who_is_behind() -> None:
     shard = planned(behind).report.shards[0]
     assert (shard.behind, shard.used_bytes, shard.max_bytes) == ((name(0, 1),), 5, 9)
     assert planned(seen).report.shards[0].behind == ()
-
-
-def silent(seen: SeenSharded, *names: str, **more: Any) -> SeenSharded:
-    """Asked, and did not answer."""
-    for each in names:
-        seen = with_node(seen, each, answered=False, is_heard=False, age=20.0, **more)
-    return seen
-
-
-def takeovers(found: Plan) -> list[FailOver]:
-    return [each for each in actions(found) if isinstance(each, FailOver) and each.proof]
-
-
-class TestLostQuorum:
-    """Two of three primaries are missing: no vote can succeed."""
-
-    def both_dead(self, **more: Any) -> SeenSharded:
-        return dead(dead(cluster(), name(0, 0), **more), name(1, 0), **more)
-
-    def test_one_replica_takes_over_without_a_vote_and_the_next_is_voted_for(self) -> None:
-        (action,) = takeovers(planned(self.both_dead()))
-        assert (action.node, action.former_id) == (name(0, 1), "id-0-0")
-        assert "the sidecar of g-0-0" in action.proof
-        assert "the sidecar of g-1-0" in action.proof
-        one_left = dead(cluster(), name(1, 0))
-        (voted,) = actions(planned(one_left))
-        assert (voted.node, voted.proof) == (name(1, 1), "")
-
-    def test_the_second_waits_until_it_knows_the_epoch_of_the_first(self) -> None:
-        seen = self.both_dead()
-        first = seen.of(name(2, 1))
-        assert first is not None
-        assert first.node.view is not None
-        newer = replace(first.node, view=replace(first.node.view, current_epoch=9))
-        assert not actions(planned(with_node(seen, name(2, 1), node=newer)))
-
-    @pytest.mark.parametrize("index", [0, 1])
-    def test_silence_is_no_proof_and_the_status_says_what_is_needed(self, index: int) -> None:
-        """Whether one is proven dead or none: the operator may be on the minority's side."""
-        seen = self.both_dead() if index else cluster()
-        gone = silent(seen, name(0, 0)) if index else silent(seen, name(0, 0), name(1, 0))
-        found = planned(with_node(gone, name(0, 0), machine="m1", is_dead=False))
-        assert not takeovers(found)
-        assert guards(found) == {UNPROVEN}
-        assert "its machine (m1) be deleted or tainted" in found.report.message
-        assert f"valkey.io/allow-takeover: {'0' if index else '0,1'} be set" in found.report.message
-
-    def test_on_the_minority_side_of_a_partition_nothing_is_taken_over(self) -> None:
-        """It sees one primary, and the replicas of the other two."""
-        found = planned(silent(cluster(), name(0, 0), name(1, 0), name(2, 1)))
-        assert not [each for each in actions(found) if isinstance(each, FailOver)]
-
-    def test_a_machine_that_is_fenced_is_proof(self) -> None:
-        seen = silent(cluster(), name(0, 0), name(1, 0), last_up=LastWord(100, 8.0), unlinked_for=7.0)
-        gone = {"id-0-0": "its machine m1 is out of service", "id-1-0": "its machine m1 is out of service"}
-        (action,) = takeovers(planned(replace(seen, gone=gone)))
-        assert (action.node, action.lost_seconds) == (name(0, 1), 8)
-        assert "its machine m1 is out of service" in action.proof
-        assert not takeovers(planned(replace(seen, gone={"id-0-0": gone["id-0-0"]})))
-
-    def test_a_person_may_allow_it_for_each_shard_and_nobody_knows_what_is_lost(self) -> None:
-        wish = ClusterWish(3, 2, allows_takeover=frozenset({0, 1}))
-        seen = silent(cluster(wish=wish), name(0, 0), name(1, 0), last_up=LastWord(100, 8.0))
-        (action,) = takeovers(planned(seen))
-        assert (action.shard, action.lost_seconds) == (0, None)
-        one = replace(seen, wish=ClusterWish(3, 2, allows_takeover=frozenset({0})))
-        assert not takeovers(planned(one))
-
-    def test_an_allowance_is_good_for_one_time(self) -> None:
-        wish = ClusterWish(3, 2, allows_takeover=frozenset({0, 1}))
-        seen = silent(cluster(wish=wish), name(0, 0))
-        assert planned(seen).report.used_takeovers == {1}
-
-    def test_a_second_pod_that_waits_for_the_first_proves_nothing(self) -> None:
-        assert not takeovers(planned(self.both_dead(is_alone=False)))
-
-    def test_pods_that_came_after_others_were_taken_away_by_force_prove_nothing(self) -> None:
-        """Those may be cut off and in office together: the status says what is needed."""
-        found = planned(self.both_dead(is_alone=False, is_at_the_gate=True, machine="m1"))
-        assert (actions(found), guards(found)) == ([], {UNPROVEN})
-        assert (
-            "g-0-0, g-1-0 may be alive: each must answer, or its machine (m1) be deleted"
-            in found.report.message
-        )
-
-    def test_a_shard_of_one_cluster_is_healed_too(self) -> None:
-        lone = replace(cluster(shards=1, slots_of=1), wish=ClusterWish(1, 2))
-        (action,) = takeovers(planned(dead(lone, name(0, 0))))
-        assert action.node == name(0, 1)
-
-    def test_pods_that_are_about_to_return_are_waited_for_without_an_alarm(self) -> None:
-        seen = silent(cluster(), name(0, 0), name(1, 0), pod=None)
-        found = planned(seen)
-        assert (actions(found), guards(found)) == ([], set())
-
-
-class TestElections:
-    def test_a_primary_that_the_servers_have_chosen_is_noticed_and_a_handover_is_no_election(self) -> None:
-        seen = replace(cluster(), primaries={0: name(0, 1), 1: name(1, 0)})
-        assert elections(seen) == (Election(0, name(0, 1), name(0, 0), was_handed_over=False),)
-        leaving = with_node(seen, name(0, 1), pod=SeenPod("p", is_being_deleted=True))
-        assert elections(leaving)[0].was_handed_over
-
-    def test_who_is_not_seen_was_not_elected(self) -> None:
-        seen = replace(cluster(), primaries={0: name(0, 1)})
-        assert elections(seen.believed()) == elections(seen)
-        assert elections(silent(seen, name(0, 0)).believed()) == ()
-
-
-class TestWhatIsLeft:
-    """All servers ended at once: the replicas are back with what was on their disks, and were never in sync since."""
-
-    def stopped(self, disk: Disk, **replica: Any) -> SeenSharded:
-        seen = dead(cluster(), name(0, 0), disk=disk, is_at_the_gate=True)
-        return with_node(seen, name(0, 1), **{"was_linked": False, "offset": 50} | replica)
-
-    @pytest.mark.parametrize(
-        ("disk", "replica", "opens"),
-        [
-            (Disk(has_data=True, offset=60), {}, True),
-            (Disk(has_data=True, offset=40), {}, False),
-            (Disk(has_data=True, has_append_only_file=True), {}, True),
-            # This operator never saw it before: that says nothing of who has more.
-            (Disk(has_data=True, has_append_only_file=True), {"was_linked": None}, True),
-            (Disk(), {}, False),
-        ],
-    )
-    def test_whoever_has_most_leads(self, disk: Disk, replica: dict[str, Any], opens: bool) -> None:
-        (action,) = actions(planned(self.stopped(disk, **replica)))
-        if opens:
-            assert action == OpenGate(name(0, 0))
-        else:
-            assert (action.node, action.reason, action.lost_seconds) == (name(0, 1), "FullestData", None)
-
-    @pytest.mark.parametrize("may_hold_data", [True, False])
-    @pytest.mark.parametrize("pod", [None, SeenPod("old", is_being_deleted=True, has_run=True)])
-    def test_one_whose_next_pod_is_yet_to_come_is_waited_for_if_it_has_a_volume(
-        self, may_hold_data: bool, pod: SeenPod | None
-    ) -> None:
-        """Its replica ended before it, and is back first: what was written in between is on that volume alone."""
-        seen = silent(cluster(), name(0, 0), pod=pod)
-        found = seen.of(name(0, 0))
-        assert found is not None
-        seen = with_node(seen, name(0, 0), node=replace(found.node, may_hold_data=may_hold_data))
-        seen = with_node(seen, name(0, 1), was_linked=False, offset=50)
-        ended = replace(seen, gone={"id-0-0": "its kubelet has ended its pod for good"})
-        failovers = [each.node for each in actions(planned(ended)) if isinstance(each, FailOver)]
-        assert failovers == ([] if may_hold_data else [name(0, 1)])
-
-    def test_the_bound_of_a_loss_is_never_below_what_was_lost(self) -> None:
-        """Only what came after the last word can be lost; if the heir lacks some of that, nobody knows."""
-        seen = dead(cluster(), name(0, 0), last_up=LastWord(100, 1.3))
-        assert actions(planned(seen))[0].lost_seconds == 2
-        lagging = with_node(seen, name(0, 1), offset=99)
-        assert actions(planned(lagging))[0].lost_seconds is None
-
-
-def replaced(seen: SeenSharded, which: str, *, alive: bool = False) -> SeenSharded:
-    """Its volume is gone: it is back, empty, under another id; the others still know the old one as an owner."""
-    found = seen.of(which)
-    assert found is not None
-    shard, index = found.node.shard, found.node.index
-    members = tuple(
-        replace(each, hostname=f"{each.id.replace('id', 'g')}.ns.svc", is_failed=not alive and each.id == found.node.id)
-        if each.id == found.node.id or not each.hostname
-        else each
-        for each in next(view for _, view in seen.cluster.answered).members
-    )  # fmt: skip
-    new = SeenMember(f"new-{shard}-{index}", f"10.1.{shard}.{index}:6379@16379", f"{which}.ns.svc")
-    nodes = tuple(
-        replace(each, node=replace(each.node, view=replace(each.node.view, members=(*members, new))))
-        if each.node.view is not None
-        else each
-        for each in seen.nodes
-    )
-    view = ClusterView(new.id, is_ok=True, members=(*members, new))
-    empty = ClusterNode(which, shard, index, view)
-    return with_node(replace(seen, nodes=nodes), which, node=empty, offset=0)
-
-
-class TestEmptyVolumes:
-    @pytest.mark.parametrize("alive", [True, False])
-    def test_a_replica_never_follows_a_primary_that_came_back_empty(self, alive: bool) -> None:
-        found = planned(replaced(cluster(), name(1, 0), alive=alive))
-        assert not [each for each in actions(found) if isinstance(each, Follow)]
-        assert "only_our_nodes_are_members" not in guards(found)
-        assert found.report.shards[1].primary == ""
-
-    def test_with_proof_that_the_old_one_is_gone_its_replica_is_asked_at_once(self) -> None:
-        seen = replace(
-            replaced(cluster(), name(1, 0)), gone={"id-1-0": "its kubelet has ended its pod for good"}
-        )
-        (action,) = actions(planned(seen))
-        assert (action.node, action.former, action.former_id) == (name(1, 1), name(1, 0), "id-1-0")
-
-    def test_a_shard_that_lost_all_its_data_is_said_and_not_refilled(self) -> None:
-        seen = replaced(replaced(cluster(), name(1, 0)), name(1, 1))
-        found = planned(seen)
-        assert not [each for each in actions(found) if isinstance(each, AssignSlots)]
-        assert guards(found) == {"lost_slots_are_not_refilled"}
-        assert "the data of shard 1, slots 5462-10922, is lost" in found.report.message
-        assert "valkey.io/allow-data-loss: 1" in found.report.message
-        assert (found.report.state, found.report.reason) == (State.DEGRADED, Reason.SLOTS_WITHOUT_PRIMARY)
-        assert found.report.slots_assigned == 16384 - 5461
-
-    @pytest.mark.parametrize(("allowed", "is_done"), [({1}, True), ({0}, False), ({0, 1}, True)])
-    def test_its_slots_are_served_again_only_when_a_person_names_the_shard(
-        self, allowed: set[int], is_done: bool
-    ) -> None:
-        wish = ClusterWish(3, 2, allows_data_loss=frozenset(allowed))
-        found = planned(replaced(replaced(cluster(wish=wish), name(1, 0)), name(1, 1)))
-        assigned = [each for each in actions(found) if isinstance(each, AssignSlots)]
-        assert bool(assigned) is is_done
-        if is_done:
-            forgotten = {each.node for each in actions(found) if isinstance(each, Forget)}
-            assert forgotten == {each.name for each in cluster().nodes}
-            assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
-        assert not found.report.used_data_losses
-
-    def test_made_again_over_volumes_of_which_one_is_missing_it_says_so_too(self) -> None:
-        """The resource is new, and knows nothing of what was formed; its servers do."""
-        lost = replace(replaced(replaced(cluster(), name(1, 0)), name(1, 1)), is_formed=False)
-        found = planned(lost)
-        assert guards(found) == {"lost_slots_are_not_refilled"}
-        assert "the data of shard 1, slots 5462-10922, is lost" in found.report.message
-        allowed = replace(lost, wish=ClusterWish(3, 2, allows_data_loss=frozenset({1})))
-        assigned = [each for each in actions(planned(allowed)) if isinstance(each, AssignSlots)]
-        assert [(each.node, each.slots) for each in assigned] == [(name(1, 0), ((5462, 10922),))]
-
-    def test_slots_that_were_no_shards_are_served_by_the_one_that_the_status_names(self) -> None:
-        """Somebody took them away by hand: each shard owns some."""
-        seen = cluster(wish=ClusterWish(3, 2, allows_data_loss=frozenset({0})))
-        nodes = tuple(
-            replace(each, node=replace(each.node, view=replace(each.node.view, members=tuple(
-                replace(member, ranges=((0, 5000),)) if member.id == "id-0-0" else member
-                for member in each.node.view.members
-            ))))
-            for each in seen.nodes if each.node.view is not None
-        )  # fmt: skip
-        found = planned(replace(seen, nodes=nodes, wish=ClusterWish(3, 2)))
-        assert "slots 5001-5461, is lost" in found.report.message
-        assert "valkey.io/allow-data-loss: 0" in found.report.message
-        assigned = [
-            each for each in actions(planned(replace(seen, nodes=nodes))) if isinstance(each, AssignSlots)
-        ]
-        assert [(each.node, each.slots) for each in assigned] == [(name(0, 0), ((5001, 5461),))]
-
-    def test_nothing_is_refilled_while_one_is_silent_that_may_have_the_data(self) -> None:
-        wish = ClusterWish(3, 2, allows_data_loss=frozenset({1}))
-        seen = silent(replaced(cluster(wish=wish), name(1, 0)), name(1, 1))
-        assert not [each for each in actions(planned(seen)) if isinstance(each, AssignSlots | Forget)]
-
-    def test_an_allowance_that_is_not_needed_counts_as_used(self) -> None:
-        wish = ClusterWish(3, 2, allows_data_loss=frozenset({1}))
-        assert planned(cluster(wish=wish)).report.used_data_losses == {1}
-
-
-def test_members_of_another_deployment_are_forgotten_by_all_at_once() -> None:
-    seen = cluster()
-    ours = next(view for _, view in seen.cluster.answered).members
-    named = tuple(replace(each, hostname=f"{each.id.replace('id', 'g')}.ns.svc") for each in ours)
-    other = SeenMember("x", "10.9.9.9:6379@16379", "other-0-0.ns.svc", config_epoch=7)
-    nodes = tuple(
-        replace(each, node=replace(each.node, view=replace(each.node.view, members=(*named, other))))
-        for each in seen.nodes
-        if each.node.view is not None
-    )
-    found = planned(replace(seen, nodes=nodes))
-    assert actions(found) == [Forget(each.name, ("x",), though_they_own_slots=True) for each in nodes]
-    assert "other-0-0.ns.svc" in found.report.message
 
 
 class TestWeights:
