@@ -45,7 +45,10 @@ async def kubectl(grid: Grid, *words: str) -> str:
 
 
 async def until(grid: Grid, claim: Callable[[dict[str, Any]], bool], patience: float = 30) -> dict[str, Any]:
-    await asyncio.to_thread(grid.place.eventually, lambda: claim(grid.status()), patience)
+    try:
+        await asyncio.to_thread(grid.place.eventually, lambda: claim(grid.status()), patience)
+    except AssertionError as late:
+        raise AssertionError(f"{late}: {json.dumps(grid.status(), indent=1)}") from None
     return grid.status()
 
 

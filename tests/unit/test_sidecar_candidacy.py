@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.caches import eventually
-from tests.cluster_servers import Member, formed
+from tests.cluster_servers import NODE_TIMEOUT, Member, formed
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 
 
@@ -71,6 +72,30 @@ async def test_a_replica_is_barred_right_after_its_start_and_admitted_when_other
         await eventually(lambda: says_suspected(b, lost), 20)
         # Its primary is dead, and it has had all that one had: it is elected, only not at once.
         await eventually(lambda: is_primary(a1), 30)
+
+
+async def test_a_primary_that_is_back_is_not_replaced_because_the_others_still_call_it_dead(
+    folder: Path,
+) -> None:
+    """For two node timeouts they do, though it answers and takes writes."""
+    async with formed(folder, shards=3, replicas=1) as everyone:
+        a, a1, b = (everyone[name] for name in ("a", "a1", "b"))
+        former = await a.id()
+        await a1.kill()
+        a1.begin_sidecar()
+        await a.kill()
+        await a1.start()
+        await asyncio.sleep(2 * int(NODE_TIMEOUT) / 1000)  # so long it must run
+        assert await says_failed(b, former)
+        await a.start()
+        await eventually(lambda: has_its_primary(a1), 10)
+        assert await says_failed(b, former)
+        while await is_barred(a1):
+            assert not await is_primary(a1)
+            await asyncio.sleep(0.1)
+        assert not await says_failed(a1, former)
+        await a.kill()
+        await eventually(lambda: is_primary(a1), 20)
 
 
 async def says_suspected(member: Member, node: str) -> bool:

@@ -2,12 +2,14 @@
 
 A server that was just started, or follows another primary than before, has not got what that one was told meanwhile.
 And when all were started at new addresses, those who find each other late take for dead who lives and takes writes. So
-it is started barred, and admitted once it has had its link and everybody had the time to find each other. The operator
-may make it primary at any time: it knows who has most.
+it is started barred, and admitted once it has had its link for a while, in which everybody had the time to find each
+other; and not while its primary talks to it and is still called dead, as everyone is for some time who was away. The
+operator may make it primary at any time: it knows who has most.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -35,6 +37,7 @@ class Candidacy:
         # The primary whose data this run of the server has had; None when that is not known.
         self._run = ""
         self.has_data_of: str | None = None
+        self._since = 0.0
 
     async def look(self, server: Server) -> None:
         """With each look at the server."""
@@ -45,8 +48,9 @@ class Candidacy:
             self._run, self.has_data_of = info["run_id"], None
         if view.own.is_primary:
             self.has_data_of = ""
-        elif info.get("master_link_status") == "up":
-            self.has_data_of = view.own.primary_id
+        elif _is_linked(info):
+            if self.has_data_of != view.own.primary_id:
+                self.has_data_of, self._since = view.own.primary_id, asyncio.get_running_loop().time()
         elif self.has_data_of is None:
             return  # what it was started with, or a sidecar before this one has set, holds
         has_data = view.own.primary_id == self.has_data_of
@@ -56,5 +60,15 @@ class Candidacy:
 
     def _has_settled(self, view: ClusterView, info: Mapping[str, str]) -> bool:
         """Who was admitted once stays so while others are made known to each other."""
-        patience = TIMEOUTS * int(self._directive(NODE_TIMEOUT, USUAL_TIMEOUT)) / 1000
-        return not view.is_barred or (not view.is_hurrying and int(info["uptime_in_seconds"]) >= patience)
+        if not view.is_barred:
+            return True
+        timeout = int(self._directive(NODE_TIMEOUT, USUAL_TIMEOUT)) / 1000
+        is_new = asyncio.get_running_loop().time() - self._since < TIMEOUTS * timeout
+        talks = _is_linked(info) and int(info["master_last_io_seconds_ago"]) < timeout
+        primary = view.by_id.get(view.own.primary_id)
+        is_called_dead = primary is None or primary.is_failed or primary.is_suspected
+        return not (view.is_hurrying or is_new or (talks and is_called_dead))
+
+
+def _is_linked(info: Mapping[str, str]) -> bool:
+    return info.get("master_link_status") == "up"
