@@ -109,6 +109,11 @@ def test_a_full_volume_is_told_and_nobody_is_replaced_for_it(index: int) -> None
     assert (found.report.state, found.report.reason) == (State.DEGRADED, Reason.DISK_FULL)
 
 
+def test_a_replica_that_is_away_with_a_full_volume_is_told_as_that() -> None:
+    seen = with_node(cluster(), name(1, 1), volume_is_full=True, pod=None, answered=None, is_dead=True)
+    assert plan(seen).report.reason == Reason.DISK_FULL
+
+
 def test_all_nodes_are_made_at_once_and_slots_wait_for_all_of_them() -> None:
     found = planned(SeenSharded("g", ClusterWish(3, 2)))
     assert actions(found) == [MakeNode(name(shard, index)) for shard in range(3) for index in range(2)]

@@ -113,10 +113,10 @@ def _health(
         return State.DEGRADED, Reason.DISK_FULL
     if step.doing is not None or any(each.is_behind for each in seen.nodes):
         return State.RECONCILING, Reason.IN_OPERATION
-    if step.waits or not all(shard.ready for shard in shards) or len(shards) != seen.wish.shards:
-        return State.DEGRADED, Reason.SHARDS_INCOMPLETE
     if any(each.volume_is_full for each in seen.nodes):
         return State.DEGRADED, Reason.DISK_FULL
+    if step.waits or not all(shard.ready for shard in shards) or len(shards) != seen.wish.shards:
+        return State.DEGRADED, Reason.SHARDS_INCOMPLETE
     return State.READY, Reason.CLUSTER_HEALTHY
 
 

@@ -78,10 +78,10 @@ def _health(seen: SeenInstance, step: Step) -> tuple[State, Reason]:
         return State.DEGRADED, Reason.DISK_FULL
     if step.doing is not None or any(node.is_behind for node in seen.nodes):
         return State.RECONCILING, Reason.IN_OPERATION
-    if replicas_missing(seen):
-        return State.DEGRADED, Reason.REPLICAS_MISSING
     if any(map(sight.has_full_volume, seen.nodes)):
         return State.DEGRADED, Reason.DISK_FULL
+    if replicas_missing(seen):
+        return State.DEGRADED, Reason.REPLICAS_MISSING
     return State.READY, Reason.ALL_NODES_HEALTHY
 
 

@@ -138,6 +138,8 @@ class ClusterView:
     is_hushed: bool = False
     # It does not stand for election; said by servers, not by sidecars.
     is_barred: bool = False
+    # What it does when it cannot write down what it knows of the others; said by servers that leave a choice.
+    saving: str = ""
 
     @cached_property
     def by_id(self) -> dict[str, SeenMember]:

@@ -45,7 +45,7 @@ def why_full(info: Mapping[str, str], space: Space) -> str:
     """A sentence, or nothing. A server does not say why it could not write: it counts where its data may not fit."""
     if not space.size:
         return ""
-    if space.free < space.size * ALMOST_FULL:
+    if is_almost_full(space):
         return f"{space.free} of {space.size} bytes are free"
     if space.free >= int(info.get("used_memory", 0)):
         return ""
@@ -53,3 +53,7 @@ def why_full(info: Mapping[str, str], space: Space) -> str:
     if said.last_save_failed or said.last_write_failed:
         return f"the server could not write its data, and {space.free} of {space.size} bytes are free"
     return ""
+
+
+def is_almost_full(space: Space) -> bool:
+    return space.free < space.size * ALMOST_FULL

@@ -19,9 +19,18 @@ from valkey_operator.contract.identity import Scope
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.gate import Lineage, Record, Silence, Start
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import cluster_gate, cluster_words, files, gate, metrics, modules, observer
+from valkey_operator.sidecar import (
+    cluster_gate,
+    cluster_words,
+    files,
+    gate,
+    metrics,
+    modules,
+    observer,
+    saving,
+)
 from valkey_operator.sidecar.candidacy import Candidacy
-from valkey_operator.sidecar.changes import Changes
+from valkey_operator.sidecar.changes import Changes, is_almost_full
 from valkey_operator.sidecar.cluster_leaving import ClusterLeaving
 from valkey_operator.sidecar.cluster_orders import ClusterOrders, Known
 from valkey_operator.sidecar.cluster_readiness import ClusterReadiness
@@ -182,6 +191,7 @@ class Pod:
             await self.haste.look(server)
             await self.hush.look(server)
             await self._candidacy.look(server)
+            await saving.look(server, self.directive, is_full=self._changes.is_full)
             await self._fence_a_full_volume()
             # First: what is noted must hold while the change is being made, too.
             self._note_fewer_snapshots()
@@ -450,6 +460,7 @@ class Pod:
         gate_seen = contract.Gate(
             is_asked=self._is_asked, waits_for=self._waits_for, opened_by=self._opened_by
         )
+        space = self._volume.space()
         return contract.Observation(
             node=self._settings.node,
             pod_uid=self._settings.pod_uid,
@@ -461,8 +472,8 @@ class Pod:
             record=observer.record(self.record),
             disk=observer.disk(
                 self._volume.seen(appendonly=self._wanted().appendonly),
-                *self._volume.space(),
-                is_full=self._changes.is_full,
+                *space,
+                is_full=self._changes.is_full if self._server is not None else is_almost_full(space),
             ),
             fingerprints=self._fingerprints(),
             configuration=contract.Configuration(

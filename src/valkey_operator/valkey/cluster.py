@@ -32,6 +32,8 @@ ATOMIC = 9
 PING_INTERVAL = "cluster-ping-interval"
 LOG_LEVEL, QUIET = "loglevel", "warning"
 NO_FAILOVER = "cluster-replica-no-failover"
+# Since 9.1; before, a server that cannot write it down ends.
+SAVING = "cluster-config-save-behavior"
 
 
 async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterView:
@@ -42,7 +44,7 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         "nodes": ("CLUSTER", "NODES"),
         "info": ("CLUSTER", "INFO"),
         "shard": ("CLUSTER", "MYSHARDID"),
-        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL, NO_FAILOVER),
+        "settings": ("CONFIG", "GET", PING_INTERVAL, LOG_LEVEL, NO_FAILOVER, SAVING),
         **({"shards": ("CLUSTER", "SHARDS")} if with_shards else {}),
     }
     said = dict(zip(commands, await ask(list(commands.values())), strict=True))
@@ -61,6 +63,7 @@ async def look(ask: Ask, version: str, *, with_shards: bool = False) -> ClusterV
         is_hurrying=settings[PING_INTERVAL] != "0",
         is_hushed=settings[LOG_LEVEL] == QUIET,
         is_barred=settings[NO_FAILOVER] == "yes",
+        saving=settings.get(SAVING, ""),
     )
 
 
