@@ -41,10 +41,11 @@ CASES: dict[str, dict[str, Any]] = {
         "priorityClassName": "system-cluster-critical",
         "networkPolicy": {
             "enabled": True, "apiServerPorts": [8443],
+            "servers": {"namespaces": ["team-a", "123"], "clientsFrom": [{"podSelector": {"matchLabels": {}}}]},
             "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         },
     },
-    "guarded": {"networkPolicy": {"enabled": True}},
+    "guarded": {"networkPolicy": {"enabled": True, "servers": {"namespaces": ["team-b"]}}},
 }  # fmt: skip
 
 
@@ -103,6 +104,17 @@ def test_the_pod_of_helm_test_is_no_operator_to_the_service_and_the_budget() -> 
     assert made["Deployment"]["spec"]["template"]["metadata"]["labels"].items() >= selected(made["Service"])
     assert not labels >= selected(made["Service"])
     assert not labels >= made["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items()
+
+
+def test_the_policy_for_servers_means_the_pods_that_the_operator_makes() -> None:
+    """By their label and the names of their ports, which the operator's own tests have read."""
+    (policy,) = [each for each in objects(CASES["guarded"]) if each["metadata"]["name"] == "valkey-servers"]
+    made = list(yaml.safe_load_all((GOLDEN.parent / "cluster.yaml").read_text()))
+    (template,) = [each["spec"]["template"] for each in made if "template" in each.get("spec", ())]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    pods = template["spec"]["containers"] + template["spec"]["initContainers"]
+    ports = {port["name"] for container in pods for port in container.get("ports", ())}
+    assert {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} <= ports
 
 
 def selected(service: dict[str, Any]) -> Any:

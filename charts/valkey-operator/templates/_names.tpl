@@ -63,10 +63,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- /* Pods with a sidecar, in the namespaces that the operator looks after. */ -}}
+{{- define "valkey-operator.made" -}}
+app.kubernetes.io/managed-by: valkey-operator
+{{- end }}
+
 {{- define "valkey-operator.sidecars" -}}
 - podSelector:
-    matchLabels:
-      app.kubernetes.io/managed-by: valkey-operator
+    matchLabels: {{- include "valkey-operator.made" . | nindent 6 }}
   {{- if .Values.watch.namespaces }}
   namespaceSelector:
     matchExpressions:
