@@ -54,7 +54,7 @@ class Bench:
             # First what is in it: a namespace that is deleted with pods in it waits for half of their grace period.
             self.kubectl("--namespace", name, "delete", "valkeys,valkeyclusters,statefulsets", "--all")
             self.kubectl("--namespace", name, "wait", "pods", "--all", "--for=delete", "--timeout=120s")
-            self.kubectl("delete", "namespace", name)
+            self.kubectl("delete", "namespace", name, "--wait=false")
 
     def apply(self, namespace: str, *objects: dict[str, Any]) -> None:
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
