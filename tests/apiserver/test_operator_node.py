@@ -215,4 +215,5 @@ def _uid(place: Place) -> str:
 
 
 def _limit(place: Place) -> str:
-    return str(place.get("pod", "demo-0-0")["spec"]["containers"][0]["resources"]["limits"]["memory"])
+    containers = {each["name"]: each for each in place.get("pod", "demo-0-0")["spec"]["containers"]}
+    return str(containers["valkey"]["resources"]["limits"]["memory"])

@@ -19,7 +19,7 @@ from tests.chaos.history import Demands, Recorder
 from tests.chaos.test_replicated import SEEDS, Instance
 from tests.chaos.test_unplanned import NODES
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import Place, by_name
 
 Pause = Callable[[], Awaitable[None]]
 MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}
@@ -88,7 +88,9 @@ async def resources(instance: Instance, pause: Pause) -> None:
 
     def claim() -> bool:
         pods = [instance.place.get("pod", f"{node}-0") for node in NODES]
-        given = [each["spec"]["containers"][0]["resources"].get("limits", {}) for each in pods]
+        given = [
+            by_name(each["spec"]["containers"])["valkey"]["resources"].get("limits", {}) for each in pods
+        ]
         return {each.get("memory") for each in given} == {"192Mi"}
 
     await asyncio.to_thread(instance.place.eventually, claim)

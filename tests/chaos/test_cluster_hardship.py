@@ -18,7 +18,7 @@ from tests.chaos import figures
 from tests.chaos.test_cluster import SPEC, Grid
 from tests.chaos.test_cluster_healing import PODS, SEEDS, assert_bounded, until, workload
 from tests.chaos.test_hardship import SECONDS
-from tests.e2e.conftest import PLACE, Place
+from tests.e2e.conftest import PLACE, Place, by_name
 
 
 def roles(grid: Grid) -> dict[str, str]:
@@ -87,8 +87,8 @@ async def test_a_full_volume_of_a_shard_is_named_and_heals_by_growing_without_a_
 
 def started(place: Place) -> dict[str, int]:
     """How often each server was."""
-    said = ((pod, place.get("pod", pod)["status"]["containerStatuses"]) for pod in PODS)
-    return {pod: each["restartCount"] for pod, (each,) in said}
+    said = {pod: by_name(place.get("pod", pod)["status"]["containerStatuses"]) for pod in PODS}
+    return {pod: containers["valkey"]["restartCount"] for pod, containers in said.items()}
 
 
 def pod_networks(place: Place) -> dict[str, str]:

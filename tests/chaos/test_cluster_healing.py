@@ -315,7 +315,7 @@ def seen_servers(place: Place) -> dict[str, SeenServer]:
 
 def seen_server(place: Place, pod: dict[str, Any]) -> SeenServer:
     name, status = pod["metadata"]["name"], pod["status"]
-    containers = (*status["initContainerStatuses"], *status["containerStatuses"])
+    containers = status["containerStatuses"]
     facts = dict(
         line.split(":", 1) for line in place.valkey(name, "INFO", "server").splitlines() if ":" in line
     )

@@ -21,7 +21,7 @@ from tests.chaos.history import Demands, Recorder
 from tests.chaos.test_cluster import Grid
 from tests.chaos.test_replicated import Instance
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import INSTALL, Place, charts_of
+from tests.e2e.conftest import INSTALL, Place, by_name, charts_of
 from tests.operator_image import load_as
 from valkey_operator.render.marks import SIDECAR_BEFORE
 
@@ -46,7 +46,7 @@ def servers(place: Place) -> dict[str, tuple[str, str]]:
     return {
         each["metadata"]["name"]: (
             each["metadata"]["uid"],
-            each["status"]["containerStatuses"][0]["containerID"],
+            by_name(each["status"]["containerStatuses"])["valkey"]["containerID"],
         )
         for each in pods
     }
@@ -56,8 +56,8 @@ def sidecars_are(place: Place, tag: str) -> bool:
     """All of them are to be of this image, and run in another container than the one before."""
     pods = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
     return all(
-        each["spec"]["initContainers"][0]["image"].endswith(f":{tag}")
-        and "running" in (now := each["status"]["initContainerStatuses"][0])["state"]
+        by_name(each["spec"]["containers"])["sidecar"]["image"].endswith(f":{tag}")
+        and "running" in (now := by_name(each["status"]["containerStatuses"])["sidecar"])["state"]
         and now["containerID"] != each["metadata"]["annotations"][SIDECAR_BEFORE]
         for each in pods
     )

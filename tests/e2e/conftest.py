@@ -60,6 +60,11 @@ def operator(cluster: Cluster) -> Iterator[Cluster]:
         charts("uninstall", *RELEASE, "--wait")
 
 
+def by_name(containers: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of a pod, or how they are."""
+    return {each["name"]: each for each in containers}
+
+
 class Place:
     """A namespace with Pod Security at its strictest, and what a test does there."""
 
@@ -130,7 +135,7 @@ class Place:
 
     def has_restarted(self, pod: str) -> bool:
         """Whether the server's container runs again after it has ended once."""
-        (status,) = self.get("pod", pod)["status"]["containerStatuses"]
+        status = by_name(self.get("pod", pod)["status"]["containerStatuses"])["valkey"]
         return status["restartCount"] == 1 and "running" in status["state"]
 
     def eventually(self, claim: Callable[[], bool], patience: float = 60) -> None:

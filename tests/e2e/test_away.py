@@ -7,11 +7,10 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from devcluster.faults import Faults
 from devcluster.problem import Problem
-from tests.e2e.conftest import PLACE, Place
+from tests.e2e.conftest import PLACE, Place, by_name
 from tests.e2e.test_one_node import POD, SPEC
 from valkey_operator.render.pod import PROBE_PORT
 
@@ -61,9 +60,9 @@ def written(place: Place) -> int:
     return int(place.valkey(POD, "DBSIZE"))
 
 
-def restarts(place: Place, list_: str) -> int:
-    status: dict[str, Any] = place.get("pod", POD)["status"]
-    return int(status[list_][0]["restartCount"])
+def restarts(place: Place) -> dict[str, int]:
+    containers = by_name(place.get("pod", POD)["status"]["containerStatuses"])
+    return {name: each["restartCount"] for name, each in containers.items()}
 
 
 def test_without_the_api_server(place: Place, faults: Faults) -> None:
@@ -100,14 +99,14 @@ def test_without_its_sidecar_for_a_while(place: Place, faults: Faults) -> None:
     """A pod without a container of its own is not ready to Kubernetes; open connections know nothing of it."""
     with a_client_writes_all_the_time(place, stays_ready=False):
         faults.kill_container(f"{place.namespace}/{POD}", "sidecar")
-        place.eventually(lambda: restarts(place, "initContainerStatuses") == 1)
+        place.eventually(lambda: restarts(place)["sidecar"] == 1)
         place.eventually(
             lambda: (
                 "True"
                 in place.kubectl("get", "valkeynode", "one-0", "--output=jsonpath={.status.ready}").title()
             )
         )
-    assert restarts(place, "containerStatuses") == 0
+    assert restarts(place) == {"sidecar": 1, "valkey": 0}
 
 
 def test_its_sidecar_killed_ten_times_disturbs_no_client(place: Place, faults: Faults) -> None:
@@ -119,7 +118,7 @@ def test_its_sidecar_killed_ten_times_disturbs_no_client(place: Place, faults: F
             faults.kill(f"{place.namespace}/{POD}", "sidecar")
             place.eventually(lambda: its_sidecar_answers(place))
         assert server_run(place) == before
-    assert (restarts(place, "initContainerStatuses"), restarts(place, "containerStatuses")) == (0, 0)
+    assert restarts(place) == {"sidecar": 0, "valkey": 0}
 
 
 def server_run(place: Place) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import Place, by_name
 from tests.e2e.test_one_node import POD, SPEC
 from valkey_operator.api.validation import quantity_bytes
 
@@ -31,8 +31,7 @@ def setting(place: Place, name: str) -> str:
 
 
 def server(place: Place) -> dict[str, Any]:
-    found: dict[str, Any] = place.get("pod", POD)["status"]["containerStatuses"][0]
-    return found
+    return by_name(place.get("pod", POD)["status"]["containerStatuses"])["valkey"]
 
 
 def test_configuration_changes_within_seconds_and_without_a_restart(place: Place) -> None:

@@ -66,7 +66,7 @@ class Survivor:
 
     def _state(self) -> tuple[Any, ...]:
         pod = self._place.get("pod", POD)
-        statuses = [*pod["status"]["initContainerStatuses"], *pod["status"]["containerStatuses"]]
+        statuses = pod["status"]["containerStatuses"]
         restarts = {each["name"]: each["restartCount"] for each in statuses}
         return pod["metadata"]["uid"], restarts, self._place.valkey(POD, "GET", "survivor")
 

@@ -112,8 +112,9 @@ def test_the_policy_for_servers_means_the_pods_that_the_operator_makes() -> None
     made = list(yaml.safe_load_all((GOLDEN.parent / "cluster.yaml").read_text()))
     (template,) = [each["spec"]["template"] for each in made if "template" in each.get("spec", ())]
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    pods = template["spec"]["containers"] + template["spec"]["initContainers"]
-    ports = {port["name"] for container in pods for port in container.get("ports", ())}
+    ports = {
+        port["name"] for container in template["spec"]["containers"] for port in container.get("ports", ())
+    }
     assert {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} <= ports
 
 

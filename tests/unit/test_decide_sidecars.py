@@ -83,9 +83,9 @@ def test_another_image_of_the_sidecar_is_no_other_template() -> None:
     def spec(**changed: Any) -> dict[str, Any]:
         images = {"sidecar": "operator:1", "valkey": "valkey:9", **changed}
         return {
-            "initContainers": [{"name": "sidecar", "image": images["sidecar"]}],
             "containers": [
-                {"name": "valkey", "image": images["valkey"], "resources": changed.get("resources", {})}
+                {"name": "sidecar", "image": images["sidecar"]},
+                {"name": "valkey", "image": images["valkey"], "resources": changed.get("resources", {})},
             ],
         }
 

@@ -226,7 +226,7 @@ def test_an_exporter_changes_what_the_pod_is_made_from_and_nothing_else_does() -
 
 def test_the_exporter_sees_no_file_of_the_server_and_one_password_only() -> None:
     pod = template(exporter={"enabled": True})
-    server, beside = pod["containers"]
+    _, server, beside = pod["containers"]
     assert [mount["name"] for mount in beside["volumeMounts"]] == ["exporter"]
     [seen] = [volume for volume in pod["volumes"] if volume["name"] == "exporter"]
     assert seen["secret"] == {

@@ -23,11 +23,12 @@ from tests.sidecar_program import CONFIG, PASSWORD, UID, USERS, prepare, setting
 from tests.unit.test_contract_mtls_reload import mount
 from valkey_operator.contract.mtls import thumbprints
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
-from valkey_operator.render.scripts import ENTRY_POINT, HOOK
+from valkey_operator.render.scripts import ENTRY_POINT, HOOK, SUPERVISOR
 from valkey_operator.render.users import SIDECAR
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
 from valkey_operator.sidecar.files import SOCKET
+from valkey_operator.sidecar.pod import Pod
 from valkey_operator.valkey import config_file
 from valkey_operator.valkey.connection import Connection
 
@@ -56,7 +57,7 @@ async def running(
     try:
         yield server, sidecar, place
     finally:
-        for process in (sidecar, server):
+        for process in (server, sidecar):
             if process.returncode is None:
                 process.terminate()
             await process.wait()
@@ -133,6 +134,115 @@ async def test_without_an_operator_it_works_and_ends_soon(tmp_path: Path) -> Non
         kill_server(place)  # as the kernel does with whatever else is in the container
         sidecar.terminate()
         await asyncio.wait_for(sidecar.wait(), main.PARTING + 2)
+
+
+async def test_told_to_end_it_stays_until_its_server_has_handed_over_and_stopped(
+    leader: Operator, tmp_path: Path
+) -> None:
+    async with running(tmp_path, str(leader.address)) as (server, sidecar, place):
+        await eventually(lambda: Kind.KIND_READINESS_CHANGED in kinds(leader), 30)
+        sidecar.terminate()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(sidecar.wait()), 2)
+        (place.run / "sidecar").write_text(f"{sidecar.pid}\n")
+        hook = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", HOOK.replace("/run/valkey", str(place.run))
+        )
+        assert await asyncio.wait_for(hook.wait(), 10) == 0
+        assert await asyncio.wait_for(sidecar.wait(), 5) == 0
+        await asyncio.wait_for(server.wait(), 5)
+    assert kinds(leader)[-3:] == [
+        Kind.KIND_POD_STOPPING, Kind.KIND_READINESS_CHANGED, Kind.KIND_SERVER_DIED,
+    ]  # fmt: skip
+
+
+class TestEnd:
+    """When a sidecar that is told to end may do so."""
+
+    @pytest.fixture
+    async def server(self) -> AsyncIterator[Process]:
+        process = await asyncio.create_subprocess_exec("sleep", "60")
+        yield process
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    @pytest.fixture
+    def pod(self, tmp_path: Path, server: Process) -> Pod:
+        place = settings(tmp_path, "127.0.0.1:1")
+        prepare(place)
+        (place.run / "pid").write_text(str(server.pid))
+        return Pod(place, lambda *_: None, contract.Fingerprints)
+
+    async def test_not_before_its_server(self, pod: Pod, server: Process) -> None:
+        ending = asyncio.create_task(pod.may_end())
+        assert not (await asyncio.wait([ending], timeout=1))[0]
+        server.kill()
+        await asyncio.wait_for(ending, 5)
+
+    async def test_at_once_without_a_server(self, pod: Pod, server: Process) -> None:
+        server.kill()
+        await server.wait()
+        await asyncio.wait_for(pod.may_end(), 0.4)
+
+    async def test_before_its_server_when_it_is_replaced(self, pod: Pod) -> None:
+        pod.step_aside()
+        await asyncio.wait_for(pod.may_end(), 5)
+
+    async def test_not_when_the_pod_ends_while_it_is_being_replaced(self, pod: Pod, server: Process) -> None:
+        pod.step_aside()
+        ending = asyncio.create_task(pod.may_end())
+        await pod.leave()
+        assert not (await asyncio.wait([ending], timeout=1))[0]
+        server.kill()
+        await asyncio.wait_for(ending, 5)
+
+    async def test_who_was_to_be_replaced_and_was_not_stays(
+        self, pod: Pod, server: Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("valkey_operator.sidecar.pod.STEP_ASIDE", 0.0)
+        pod.step_aside()
+        await self.test_not_before_its_server(pod, server)
+
+
+class TestSupervisor:
+    """What starts the sidecar again and again."""
+
+    @asynccontextmanager
+    async def supervising(self, folder: Path, sidecar: str) -> AsyncIterator[Process]:
+        """A shell script in place of the sidecar."""
+        script = SUPERVISOR.replace("/run/valkey", str(folder)).replace("/data", str(folder))
+        script = script.replace(
+            "python3.13 -m valkey_operator.sidecar.main", f"/bin/sh {folder / 'sidecar.sh'}"
+        )
+        (folder / "sidecar.sh").write_text(sidecar)
+        process = await asyncio.create_subprocess_exec("/bin/sh", "-c", script)
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def test_who_ends_or_fails_is_started_again(self, tmp_path: Path) -> None:
+        ends = f'echo "$STOPPING" >>{tmp_path}/starts; [ $(wc -l <{tmp_path}/starts) = 2 ] && exit 1; exit 0'
+        async with self.supervising(tmp_path, ends):
+            await eventually(lambda: lines(tmp_path / "starts") >= 4, 10)
+
+    async def test_who_fails_after_it_was_told_to_end_is_started_again_and_told(self, tmp_path: Path) -> None:
+        fails_once = (
+            f'echo "$STOPPING" >>{tmp_path}/starts; [ "$STOPPING" ] && exit 0\n'
+            "trap 'exit 1' TERM; while true; do sleep 0.05; done"
+        )
+        async with self.supervising(tmp_path, fails_once) as process:
+            await eventually(lambda: lines(tmp_path / "starts") == 1, 10)
+            process.terminate()
+            await asyncio.wait_for(process.wait(), 10)
+        assert (tmp_path / "starts").read_text().splitlines() == ["", "yes"]
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 async def test_a_server_that_was_killed_is_there_again_at_once(leader: Operator, tmp_path: Path) -> None:

@@ -84,6 +84,9 @@ class Pod:
         self.done.append("gate")
         return self.is_asked
 
+    def step_aside(self) -> None:
+        self.done.append("step aside")
+
     def note_record(self, record: Record) -> None:
         self.record = record
         self.done.append(f"{record.primary} in {record.epoch}")
@@ -148,9 +151,12 @@ async def test_an_order_becomes_commands(what: dict[str, Any], calls: list[tuple
 
 async def test_orders_for_the_pod_itself() -> None:
     pod = Pod()
-    for what in ({"shut_down": contract.ShutDown()}, {"open_gate": contract.OpenGate()}):
+    orders: list[dict[str, Any]] = [
+        {"shut_down": contract.ShutDown()}, {"open_gate": contract.OpenGate()}, {"step_aside": contract.StepAside()},
+    ]  # fmt: skip
+    for what in orders:
         assert (await Orders(pod).carry_out(order(**what))).result == contract.RESULT_DONE
-    assert pod.done == ["stop", "gate"]
+    assert pod.done == ["stop", "gate", "step aside"]
 
 
 async def test_nobody_at_the_gate_nothing_to_open() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Protocol
 
 from valkey_operator.api.events import EventReason
@@ -14,6 +15,8 @@ from valkey_operator.operator.seen import Custom, Pod, sidecar_image
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
 from valkey_operator.render.pod import SIDECAR
+
+log = logging.getLogger(__name__)
 
 
 class Failed(Exception):
@@ -64,8 +67,8 @@ class NodeSteps:
         pod = self._pod(node)
         if node is None or pod is None or pod.sidecar is None:
             raise Failed(f"{name} has no sidecar to be replaced")
-        index = [each.name for each in pod.spec.init_containers].index(SIDECAR)
-        path, image = f"/spec/initContainers/{index}", sidecar_image(node)
+        index = [each.name for each in pod.spec.containers].index(SIDECAR)
+        path, image = f"/spec/containers/{index}", sidecar_image(node)
         mark = f"/metadata/annotations/{marks.SIDECAR_BEFORE.replace('/', '~1')}"
         steps: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
@@ -75,7 +78,17 @@ class NodeSteps:
         ]
         note = f"the sidecar of pod {pod.metadata.name} gets the image {image}; its server goes on"
         self._world.tell((self._kind, item.metadata), EventReason.SIDECAR_REPLACED, note)
+        await self._say_it_is_replaced(item, name)
         await self._world.writer.patch(self._world.caches.pods, pod, steps, form="json")
+
+    async def _say_it_is_replaced(self, item: Custom, name: str) -> None:
+        """One that cannot be told, because it does not work, is replaced all the same: only later, at the end of the
+        pod's grace period."""
+        told = contract.Order(epoch=item.status.get("primaryEpoch", 0), step_aside=contract.StepAside())
+        try:
+            await self.order(item, name, told)
+        except Failed as why:
+            log.warning("the sidecar of %s does not know that it is replaced: %s", name, why)
 
     async def remove(self, item: Custom, name: str) -> None:
         node = self._node(item, name)

@@ -68,7 +68,6 @@ class ContainerStatus(Container, frozen=True, gc=False):
 class PodSpec(Fields, frozen=True, gc=False):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
 
 
 class PodStatus(Fields, frozen=True, gc=False):
@@ -76,7 +75,6 @@ class PodStatus(Fields, frozen=True, gc=False):
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: str = ""
     conditions: tuple[PodCondition, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
@@ -118,7 +116,7 @@ class Pod(Object, frozen=True, gc=False):
     @property
     def fault(self) -> str:
         """Why a container does not come up, in a sentence; empty while nothing is known to be wrong."""
-        for each in (*self.status.init_container_statuses, *self.status.container_statuses):
+        for each in self.status.container_statuses:
             waiting = each.state.waiting
             if waiting is not None and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
                 return (
@@ -134,11 +132,11 @@ class Pod(Object, frozen=True, gc=False):
 
     @property
     def sidecar_image(self) -> str:
-        return next((each.image for each in self.spec.init_containers if each.name == SIDECAR), "")
+        return next((each.image for each in self.spec.containers if each.name == SIDECAR), "")
 
     @property
     def sidecar(self) -> ContainerStatus | None:
-        return next((each for each in self.status.init_container_statuses if each.name == SIDECAR), None)
+        return next((each for each in self.status.container_statuses if each.name == SIDECAR), None)
 
     @property
     def sidecar_is_changing(self) -> bool:
@@ -157,7 +155,7 @@ class Pod(Object, frozen=True, gc=False):
 
 def sidecar_image(node: Custom) -> str:
     """That a new pod of this node would have."""
-    containers = node.spec["podTemplate"]["spec"].get("initContainers", ())
+    containers = node.spec["podTemplate"]["spec"]["containers"]
     return next((str(each["image"]) for each in containers if each["name"] == SIDECAR), "")
 
 

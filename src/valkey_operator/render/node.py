@@ -68,15 +68,11 @@ IN_PLACE = ((pod.SERVER, "resources"), (pod.SIDECAR, "image"))
 def fingerprint(spec: Mapping[str, Any]) -> str:
     """Of everything in a pod that only a new one can have; what the server may use, and the sidecar's image, can change
     in place."""
-    kinds = {kind: spec[kind] for kind in ("initContainers", "containers") if kind in spec}
-    lasting = {
-        kind: [
-            {name: value for name, value in each.items() if (each["name"], name) not in IN_PLACE}
-            for each in containers
-        ]
-        for kind, containers in kinds.items()
-    }
-    content = json.dumps({**spec, **lasting}, sort_keys=True)
+    lasting = [
+        {name: value for name, value in each.items() if (each["name"], name) not in IN_PLACE}
+        for each in spec["containers"]
+    ]
+    content = json.dumps({**spec, "containers": lasting}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -113,7 +109,6 @@ class NodeObjects:
     def service(self) -> Part:
         """Stable name and address of this one server; it publishes not-ready addresses, for its peers."""
         named = {pod.SERVER: pod.SERVER_PORT, "channel": pod.CHANNEL_PORT}
-        # By number: not every Kubernetes looks for the names of an init container's ports.
         ports = [{"name": name, "port": port, "targetPort": port} for name, port in named.items()]
         spec = {"selector": {marks.NODE: self.name}, "ports": ports, "publishNotReadyAddresses": True}
         return {"metadata": self._marked(self.name), "spec": spec}

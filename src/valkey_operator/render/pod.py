@@ -69,7 +69,10 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         **_place(deployment, node),
         marks.GUARDED: "yes",
     }
-    annotations = {**deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name}
+    annotations = {
+        **deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name,
+        "kubectl.kubernetes.io/default-container": SERVER,
+    }  # fmt: skip
     spec: Part = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -77,8 +80,7 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": deployment.value("terminationGracePeriodSeconds", GRACE_SECONDS),
         "securityContext": dict(deployment.value("securityContext", {})),
-        "initContainers": [_sidecar(deployment, node, operator)],
-        "containers": _containers(deployment),
+        "containers": [_sidecar(deployment, node, operator), *_containers(deployment)],
         "volumes": _volumes(deployment, node),
     }
     for name in ("nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName"):
@@ -123,7 +125,7 @@ def _away_from(deployment: Deployment, others: Mapping[str, str], weights: Mappi
 
 
 def _containers(deployment: Deployment) -> list[Part]:
-    """The server first: kubectl takes that one when nobody says which."""
+    """Beside the sidecar, which is started first: it is about ready when the server's container is."""
     if not exporter.is_wanted(deployment):
         return [_server(deployment)]
     return [_server(deployment), exporter.container(deployment, CONTAINER_SECURITY)]
@@ -162,8 +164,8 @@ def _sidecar(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         "name": SIDECAR,
         "image": deployment.value("sidecar.image", operator.image),
         "imagePullPolicy": deployment.value("imagePullPolicy"),
-        # Without a startupProbe: its grid of a second would cost two of them at every start.
-        "restartPolicy": "Always",
+        # Beside the server's container, and not an init container before it: the kubelet would begin the server's only
+        # after its next look around, a second later. The gate keeps the order.
         "command": ["/bin/sh", "-c", SUPERVISOR.replace("$$", "$$$$")],
         "env": [
             {"name": "KIND", "value": deployment.kind},
@@ -185,6 +187,8 @@ def _sidecar(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
             "periodSeconds": 10,
             "failureThreshold": 6,
             "timeoutSeconds": 5,
+            # One that hangs is not waited for.
+            "terminationGracePeriodSeconds": 1,
         },
         "resources": deployment.value("sidecar.resources", SIDECAR_RESOURCES),
         "securityContext": CONTAINER_SECURITY,

@@ -48,20 +48,24 @@ until [ "$answer" = "$$" ]; do read -r answer <&4; done
 kill $! 2>/dev/null || true
 """
 
-# Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more, and would not
-# restart the server meanwhile. SIGTERM comes when the server is gone. What it opens, each sidecar inherits: so a lock
-# of one is still held while the next one starts.
+# Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more. SIGTERM comes to all
+# containers of a pod at once: the sidecar ends when it may, and one that fails meanwhile is started again and told so.
+# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts.
 SUPERVISOR = """\
 echo $$ >/run/valkey/sidecar
 lock=/data/.valkey-operator/lock
 mkdir -p "${lock%/*}"
 true 9<>"$lock" && exec 9<>"$lock"
-trap 'stopped=yes; kill -TERM "$child"' TERM
-until [ "$stopped" ]; do
+trap 'export STOPPING=yes; kill -TERM "$child"' TERM
+until [ "$STOPPING" ] && [ "$code" = 0 ]; do
   python3.13 -m valkey_operator.sidecar.main &
   child=$!
   wait "$child"
-  [ "$stopped" ] && wait "$child"
+  code=$?
+  while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    code=$?
+  done
   sleep 0.1
 done
 """

@@ -29,6 +29,8 @@ class SidecarSettings:
     channel_port: int = 9443
     probe_port: int = 8080
     log_level: str = "info"
+    # The one before was told to end, and did not live to do so.
+    is_stopping: bool = False
 
     def server_of(self, node: str) -> tuple[str, int]:
         """Where a node's server listens: at its own Service, which leads to it even while it is not ready."""
@@ -50,5 +52,5 @@ class SidecarSettings:
         address, operator_namespace, trust_domain = operator
         return cls(
             namespace, kind, deployment, node, pod_uid, pod_ip, address, operator_namespace, trust_domain,
-            log_level=environment.get("LOG_LEVEL", cls.log_level),
+            log_level=environment.get("LOG_LEVEL", cls.log_level), is_stopping=bool(environment.get("STOPPING")),
         )  # fmt: skip

@@ -44,6 +44,10 @@ class Door:
                 return process
             pause = min(pause * 1.1, 0.2)
 
+    def somebody(self) -> ServerProcess | None:
+        """A server, or an entry point that waits."""
+        return _hold(self._pid)
+
     def inside(self) -> ServerProcess | None:
         """A server that was let in and still runs."""
         process = _hold(self._pid)

@@ -19,6 +19,8 @@ class Handover:
 
     def __init__(self, run: Path, hand_over: Callable[[], Awaitable[None]]) -> None:
         self._hand_over = hand_over
+        self._has_answered = asyncio.Event()
+        self._has_answered.set()
         self._questions, self._answers = (_opened(run / name) for name in ("handover", "handed-over"))
 
     async def run(self) -> None:
@@ -29,8 +31,14 @@ class Handover:
         )
         async for question in reader:
             log.info("the pod is being stopped")
+            self._has_answered.clear()
             await self._hand_over()
             os.write(self._answers, question)
+            self._has_answered.set()
+
+    async def answered(self) -> None:
+        """Returns when nobody waits for an answer."""
+        await self._has_answered.wait()
 
 
 def _opened(fifo: Path) -> int:

@@ -33,15 +33,16 @@ log = logging.getLogger(__name__)
 
 
 async def run(settings: SidecarSettings) -> None:
-    """Until SIGTERM, which comes when the server has ended."""
+    """Until SIGTERM, and as long after it as the server is there."""
     mtls.save_memory()
     outbox = Outbox()
     certificates = Certificates(settings.identity, outbox.tell)
     pod = Pod(settings, outbox.tell, certificates.fingerprints, lambda: outbox.heard_at)
+    handover = Handover(settings.run, pod.leave)
     checks = {"ready": pod.why_not_ready, "live": lambda: None}
     running: dict[str, Callable[[], Awaitable[None]]] = {
         "door": pod.run,
-        "handover": Handover(settings.run, pod.leave).run,
+        "handover": handover.run,
         "certificates": certificates.run,
         "channel": functools.partial(_serve, settings, pod, certificates),
         "heartbeat": functools.partial(_tell, settings, pod, certificates, outbox),
@@ -53,9 +54,15 @@ async def run(settings: SidecarSettings) -> None:
     opened = probes.opened(checks, settings.probe_port, pages=pages, changes={"ready": pod.starts})
     async with opened, asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
-        asyncio.get_running_loop().add_signal_handler(
-            signal.SIGTERM, lambda: group.create_task(_end(parts, pod, outbox))
-        )
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+        if settings.is_stopping:
+            told.set()
+        await told.wait()
+        await pod.may_end()
+        await _part(handover, pod, outbox)
+        for part in parts:
+            part.cancel()
 
 
 async def _serve(settings: SidecarSettings, pod: Pod, certificates: Certificates) -> None:
@@ -87,13 +94,13 @@ def _operator(settings: SidecarSettings) -> OperatorIdentity:
     return OperatorIdentity(settings.operator_namespace, settings.trust_domain)
 
 
-async def _end(parts: list[asyncio.Task[None]], pod: Pod, outbox: Outbox) -> None:
+async def _part(handover: Handover, pod: Pod, outbox: Outbox) -> None:
+    """With the answer that the server's container waits for, and the last events."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PARTING):
+            await handover.answered()
             await pod.server_is_gone()
             await outbox.emptied()
-    for part in parts:
-        part.cancel()
 
 
 async def _forever(part: Callable[[], Awaitable[None]]) -> None:

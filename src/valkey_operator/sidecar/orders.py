@@ -54,6 +54,8 @@ class Pod(Protocol):
 
     def open_gate(self) -> bool: ...
 
+    def step_aside(self) -> None: ...
+
     def note_record(self, record: Record) -> None: ...
 
     def note_directives(self, told: Mapping[str, str]) -> None: ...
@@ -183,6 +185,7 @@ class Orders:
             "fence": self._fence,
             "open_gate": self._open_gate,
             "note_primary": self._note,
+            "step_aside": self._step_aside,
             **self._pod.cluster_orders(),
         }
 
@@ -255,6 +258,9 @@ class Orders:
     async def _open_gate(self, _order: contract.Order) -> None:
         if not self._pod.open_gate():
             raise Refusal(Guard.A_SERVER_WAITS_AT_THE_GATE, "no server waits at the gate")
+
+    async def _step_aside(self, _order: contract.Order) -> None:
+        self._pod.step_aside()
 
     async def _outcome(
         self, result: contract.Result, message: str = "", guard: Guard | None = None

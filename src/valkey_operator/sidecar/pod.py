@@ -55,6 +55,10 @@ from valkey_operator.sidecar.slot_orders import SlotOrders
 from valkey_operator.valkey.connection import Ended, Refused, Silent
 
 USER = "valkey-operator-sidecar"
+# From the order to the kubelet's signal.
+STEP_ASIDE = 20.0
+# Of a pod that ends: from the signal to the question of the server's preStop hook.
+ASKED_WITHIN = 0.5
 LOOK_AGAIN = 0.5
 # Before a server is started again that has ended before it served.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -107,6 +111,8 @@ class Pod:
         self._is_gone = asyncio.Event()
         self._is_gone.set()
         self._is_ready = asyncio.Event()
+        self._leaves = asyncio.Event()
+        self._steps_aside_until = 0.0
         self._waits_for = "the server's container has not started yet"
         self._opened_by = ""
         self._config = LiveConfig(settings)
@@ -422,6 +428,25 @@ class Pod:
         if is_on:
             await self.fence.drop_clients()
 
+    def step_aside(self) -> None:
+        self._steps_aside_until = time.monotonic() + STEP_ASIDE
+
+    async def may_end(self) -> None:
+        """Told to end: returns when nobody needs this sidecar. All containers of a pod that ends are told so at once,
+        and its server has yet to hand over and to stop; but one that is replaced goes while its server stays."""
+        process = self._door.somebody()
+        if process is None:
+            return
+        if time.monotonic() < self._steps_aside_until and not await self._is_asked_to_leave():
+            return
+        await process.end()
+
+    async def _is_asked_to_leave(self) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASKED_WITHIN):
+                await self._leaves.wait()
+        return self._leaves.is_set()
+
     async def server_is_gone(self) -> None:
         """Returns when no server runs, and that has been told."""
         await self._is_gone.wait()
@@ -537,6 +562,7 @@ class Pod:
     async def leave(self) -> None:
         """Before the pod goes: a primary hands over, if there is somebody, and then the server is stopped."""
         begun = time.monotonic()
+        self._leaves.set()
         self._tell(contract.Event.KIND_POD_STOPPING, "the pod is being stopped")
         if self.others and self.is_in_cluster:
             await ClusterLeaving(self).leave_office()

@@ -342,7 +342,7 @@ class Configuration(_message.Message):
     def __init__(self, mounted: _Optional[str] = ..., needs_restart: _Optional[_Iterable[str]] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node", "note_primary", "take_office", "import_slots", "claim_slots", "hurry", "dump_functions", "load_functions")
+    __slots__ = ("pod_uid", "epoch", "limit_milliseconds", "promote", "replicate", "hand_over", "set_config", "load_users", "save", "shut_down", "fence", "open_gate", "meet", "forget", "assign_slots", "migrate_slots", "cancel_migration", "reset_node", "note_primary", "take_office", "import_slots", "claim_slots", "hurry", "dump_functions", "load_functions", "step_aside")
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LIMIT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -368,6 +368,7 @@ class Order(_message.Message):
     HURRY_FIELD_NUMBER: _ClassVar[int]
     DUMP_FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
+    STEP_ASIDE_FIELD_NUMBER: _ClassVar[int]
     pod_uid: str
     epoch: int
     limit_milliseconds: int
@@ -393,7 +394,12 @@ class Order(_message.Message):
     hurry: Hurry
     dump_functions: DumpFunctions
     load_functions: LoadFunctions
-    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ..., note_primary: _Optional[_Union[NotePrimary, _Mapping]] = ..., take_office: _Optional[_Union[TakeOffice, _Mapping]] = ..., import_slots: _Optional[_Union[ImportSlots, _Mapping]] = ..., claim_slots: _Optional[_Union[ClaimSlots, _Mapping]] = ..., hurry: _Optional[_Union[Hurry, _Mapping]] = ..., dump_functions: _Optional[_Union[DumpFunctions, _Mapping]] = ..., load_functions: _Optional[_Union[LoadFunctions, _Mapping]] = ...) -> None: ...
+    step_aside: StepAside
+    def __init__(self, pod_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., limit_milliseconds: _Optional[int] = ..., promote: _Optional[_Union[Promote, _Mapping]] = ..., replicate: _Optional[_Union[Replicate, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., set_config: _Optional[_Union[SetConfig, _Mapping]] = ..., load_users: _Optional[_Union[LoadUsers, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., shut_down: _Optional[_Union[ShutDown, _Mapping]] = ..., fence: _Optional[_Union[Fence, _Mapping]] = ..., open_gate: _Optional[_Union[OpenGate, _Mapping]] = ..., meet: _Optional[_Union[Meet, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., assign_slots: _Optional[_Union[AssignSlots, _Mapping]] = ..., migrate_slots: _Optional[_Union[MigrateSlots, _Mapping]] = ..., cancel_migration: _Optional[_Union[CancelMigration, _Mapping]] = ..., reset_node: _Optional[_Union[ResetNode, _Mapping]] = ..., note_primary: _Optional[_Union[NotePrimary, _Mapping]] = ..., take_office: _Optional[_Union[TakeOffice, _Mapping]] = ..., import_slots: _Optional[_Union[ImportSlots, _Mapping]] = ..., claim_slots: _Optional[_Union[ClaimSlots, _Mapping]] = ..., hurry: _Optional[_Union[Hurry, _Mapping]] = ..., dump_functions: _Optional[_Union[DumpFunctions, _Mapping]] = ..., load_functions: _Optional[_Union[LoadFunctions, _Mapping]] = ..., step_aside: _Optional[_Union[StepAside, _Mapping]] = ...) -> None: ...
+
+class StepAside(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Promote(_message.Message):
     __slots__ = ("force", "former_id")
