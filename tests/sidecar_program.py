@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.mtls import ISSUING, material
 from tests.pki import NODE, OPERATOR
 from tests.unit.test_contract_mtls_reload import mount
-from valkey_operator.process import logs
+from valkey_operator.process import logs, ports
 from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
@@ -30,7 +30,7 @@ def settings(folder: Path, operator_address: str) -> SidecarSettings:
         operator_address, OPERATOR.namespace, OPERATOR.trust_domain,
         run=folder / "run", data=folder / "data", config=folder / "config",
         users=folder / "users", identity=folder / "identity",
-        channel_port=0, probe_port=0,
+        channel_port=0,
     )  # fmt: skip
 
 
@@ -47,4 +47,4 @@ def prepare(place: SidecarSettings) -> None:
 if __name__ == "__main__":
     logs.configure("json", "info")
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(main.run(settings(Path(sys.argv[1]), sys.argv[2])))
+        asyncio.run(main.run(settings(Path(sys.argv[1]), sys.argv[2]), ports.opened("127.0.0.1", 0)))

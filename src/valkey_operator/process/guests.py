@@ -17,6 +17,8 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
+from valkey_operator.process import ports
+
 # Of connections that the kernel holds until we look; in a burst, what is beyond is late by a second or more.
 BACKLOG = 1024
 # Between two lines about it in the log.
@@ -113,17 +115,7 @@ class Listening(socket.socket):
 
 
 def listening(host: str, port: int, guests: Guests) -> Listening:
-    """No host means every address of the machine, of IPv4 and IPv6 alike."""
-    return Listening(_opened(host, port), guests)
-
-
-def _opened(host: str, port: int) -> socket.socket:
-    if host:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    except (OSError, ValueError):  # a node without IPv6
-        return socket.create_server(("", port))
+    return Listening(ports.opened(host, port), guests)
 
 
 def _is_open(connection: socket.socket) -> bool:

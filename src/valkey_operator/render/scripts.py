@@ -58,7 +58,7 @@ mkdir -p "${lock%/*}"
 true 9<>"$lock" && exec 9<>"$lock"
 trap 'export STOPPING=yes; kill -TERM "$child"' TERM
 until [ "$STOPPING" ] && [ "$code" = 0 ]; do
-  python3.13 -m valkey_operator.sidecar.main &
+  python3.13 -m valkey_operator.sidecar &
   child=$!
   wait "$child"
   code=$?

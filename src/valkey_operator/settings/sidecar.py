@@ -27,7 +27,6 @@ class SidecarSettings:
     users: Path = Path("/etc/valkey-operator/users")
     identity: Path = Path("/etc/valkey-operator/identity")
     channel_port: int = 9443
-    probe_port: int = 8080
     log_level: str = "info"
     # The one before was told to end, and did not live to do so.
     is_stopping: bool = False

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 
 from valkey_operator.contract import mtls
@@ -32,7 +33,7 @@ PARTING = 1.0
 log = logging.getLogger(__name__)
 
 
-async def run(settings: SidecarSettings) -> None:
+async def run(settings: SidecarSettings, asked_at: socket.socket) -> None:
     """Until SIGTERM, and as long after it as the server is there."""
     mtls.save_memory()
     outbox = Outbox()
@@ -51,7 +52,7 @@ async def run(settings: SidecarSettings) -> None:
         keeper = Keeper(pod, outbox.tell, functools.partial(_way, settings, certificates))
         running["lease"] = keeper.run
     pages = {"metrics": pod.metrics}
-    opened = probes.opened(checks, settings.probe_port, pages=pages, changes={"ready": pod.starts})
+    opened = probes.opened(checks, asked_at, pages=pages, changes={"ready": pod.starts})
     async with opened, asyncio.TaskGroup() as group:
         parts = [group.create_task(_forever(part), name=name) for name, part in running.items()]
         told = asyncio.Event()
@@ -112,13 +113,10 @@ async def _forever(part: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(AGAIN)
 
 
-def main() -> None:
+def main(asked_at: socket.socket) -> None:
+    """The kubelet and Prometheus ask at this port."""
     settings = SidecarSettings.from_environment()
     logs.configure("json", settings.log_level)
     heap.keep_what_is_imported()
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(run(settings))
-
-
-if __name__ == "__main__":
-    main()
+        asyncio.run(run(settings, asked_at))

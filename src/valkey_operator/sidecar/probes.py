@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from valkey_operator.process.guests import Guests, listening
+from valkey_operator.process.guests import Guests, Listening
 
 # A sentence why not, or None: the same form as the health checks of the other processes.
 Check = Callable[[], str | None]
@@ -28,8 +29,7 @@ NO_CHANGES: Mapping[str, Change] = {}
 @contextlib.asynccontextmanager
 async def opened(
     checks: Mapping[str, Check],
-    port: int,
-    host: str = "",
+    listening: socket.socket,
     pages: Mapping[str, Page] = NO_PAGES,
     changes: Mapping[str, Change] = NO_CHANGES,
 ) -> AsyncIterator[int]:
@@ -51,7 +51,7 @@ async def opened(
         finally:
             writer.close()
 
-    accepting = listening(host, port, Guests(MOST, MOST))
+    accepting = Listening(listening, Guests(MOST, MOST))
     server = await asyncio.start_server(answer, sock=accepting, limit=8192)
     async with server:
         yield server.sockets[0].getsockname()[1]

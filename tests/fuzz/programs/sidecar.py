@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.fuzz.programs import Place, start
+from valkey_operator.process import ports
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
 
 
 async def serve(place: Place) -> None:
-    folder, ports = Path(place["folder"]), place["ports"]
+    folder = Path(place["folder"])
     settings = replace(
         SidecarSettings.from_environment(place["environment"]),
         run=folder / "run",
@@ -19,10 +20,9 @@ async def serve(place: Place) -> None:
         config=folder / "config",
         users=folder / "users",
         identity=folder / "identity",
-        channel_port=ports["channel"],
-        probe_port=ports["probes"],
+        channel_port=place["ports"]["channel"],
     )
-    await main.run(settings)
+    await main.run(settings, ports.opened("", place["ports"]["probes"]))
 
 
 if __name__ == "__main__":
