@@ -297,7 +297,8 @@ def pod_of(
         has_run=pod.status.phase not in ("", "Pending"),
         fault=fault,
         trouble=fault or pod.unplaced,
-        has_old_sidecar=pod.sidecar_image != sidecar,
+        # Where it is elsewhere in the pod, as in those of an earlier build, the pod is restarted as a whole.
+        has_old_sidecar=pod.sidecar_image not in ("", sidecar),
         sidecar_is_changing=pod.sidecar_is_changing,
     )
 

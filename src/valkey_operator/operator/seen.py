@@ -155,7 +155,7 @@ class Pod(Object, frozen=True, gc=False):
 
 def sidecar_image(node: Custom) -> str:
     """That a new pod of this node would have."""
-    containers = node.spec["podTemplate"]["spec"]["containers"]
+    containers = node.spec["podTemplate"]["spec"].get("containers", ())
     return next((str(each["image"]) for each in containers if each["name"] == SIDECAR), "")
 
 
