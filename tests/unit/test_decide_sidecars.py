@@ -12,8 +12,12 @@ from valkey_operator.api.guards import Guard
 from valkey_operator.decide import cluster_actions
 from valkey_operator.decide.sharded import plan
 from valkey_operator.decide.sidecars import REPLACING, Candidate, Found, find
+from valkey_operator.kube.objects import Metadata
 from valkey_operator.model.instance import SeenPod
 from valkey_operator.model.sharded import ClusterWish
+from valkey_operator.operator.instance_seen import pod_of
+from valkey_operator.operator.memory import Remembered
+from valkey_operator.operator.seen import Container, Pod, PodSpec
 from valkey_operator.render.node import fingerprint
 
 OLD = SeenPod("p", is_ready=True, has_old_sidecar=True)
@@ -91,3 +95,15 @@ def test_another_image_of_the_sidecar_is_no_other_template() -> None:
 
     assert fingerprint(spec()) == fingerprint(spec(sidecar="operator:2", resources={"limits": {"cpu": "1"}}))
     assert fingerprint(spec()) != fingerprint(spec(valkey="valkey:8"))
+
+
+@pytest.mark.parametrize(
+    ("containers", "is_old"),
+    [({"sidecar": "operator:1"}, True), ({"sidecar": "operator:2"}, False), ({"valkey": "valkey:9"}, False)],
+    ids=["of another image", "as wanted", "where an earlier build has it"],
+)
+def test_which_sidecar_is_an_old_one(containers: dict[str, str], is_old: bool) -> None:
+    spec = PodSpec("node1", tuple(Container(name, image=image) for name, image in containers.items()))
+    seen = pod_of(Pod(Metadata("p"), spec), Remembered(), 0.0, "", "operator:2")
+    assert seen is not None
+    assert seen.has_old_sidecar == is_old
