@@ -70,6 +70,18 @@ async def entry_point(place: SidecarSettings) -> Process:
     return await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=quiet, stderr=quiet)
 
 
+@asynccontextmanager
+async def shell(script: str, stdout: int | None = None) -> AsyncIterator[Process]:
+    """Ended at the end, at the latest."""
+    process = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=stdout)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
 def kill_server(place: SidecarSettings) -> None:
     os.kill(int((place.run / "pid").read_text()), signal.SIGKILL)
 
@@ -214,13 +226,8 @@ class TestSupervisor:
         script = SUPERVISOR.replace("/run/valkey", str(folder)).replace("/data", str(folder))
         script = script.replace("python3.13 -m valkey_operator.sidecar", f"/bin/sh {folder / 'sidecar.sh'}")
         (folder / "sidecar.sh").write_text(sidecar)
-        process = await asyncio.create_subprocess_exec("/bin/sh", "-c", script)
-        try:
+        async with shell(script) as process:
             yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
 
     async def test_who_ends_or_fails_is_started_again(self, tmp_path: Path) -> None:
         ends = f'echo "$STOPPING" >>{tmp_path}/starts; [ $(wc -l <{tmp_path}/starts) = 2 ] && exit 1; exit 0'
@@ -285,15 +292,8 @@ class TestHook:
     @asynccontextmanager
     async def asking(self, run: Path, sidecar: int) -> AsyncIterator[Process]:
         (run / "sidecar").write_text(f"{sidecar}\n")
-        hook = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", HOOK.replace("/run/valkey", str(run)), stdout=asyncio.subprocess.PIPE
-        )
-        try:
+        async with shell(HOOK.replace("/run/valkey", str(run)), stdout=asyncio.subprocess.PIPE) as hook:
             yield hook
-        finally:
-            if hook.returncode is None:
-                hook.kill()
-            await hook.wait()
 
     async def test_it_waits_for_the_answer_of_a_sidecar_that_lives(self, run: Path) -> None:
         async with self.asking(run, os.getpid()) as hook:

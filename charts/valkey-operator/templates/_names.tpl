@@ -62,11 +62,12 @@ app.kubernetes.io/name: valkey-operator-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* Pods with a sidecar, in the namespaces that the operator looks after. */ -}}
+{{- /* The label of every pod that the operator has made. */ -}}
 {{- define "valkey-operator.made" -}}
 app.kubernetes.io/managed-by: valkey-operator
 {{- end }}
 
+{{- /* Pods with a sidecar, in the namespaces that the operator looks after. */ -}}
 {{- define "valkey-operator.sidecars" -}}
 - podSelector:
     matchLabels: {{- include "valkey-operator.made" . | nindent 6 }}
