@@ -28,6 +28,7 @@ from valkey_operator.render.users import SIDECAR
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import main
 from valkey_operator.sidecar.files import SOCKET
+from valkey_operator.sidecar.handover import Handover
 from valkey_operator.sidecar.pod import Pod
 from valkey_operator.valkey import config_file
 from valkey_operator.valkey.connection import Connection
@@ -307,6 +308,26 @@ class TestHook:
             assert await asyncio.wait_for(hook.stdout.read(), 0.9) == b""
             assert await asyncio.wait_for(hook.wait(), 5) == 0
             os.close(answer)
+
+    async def test_a_question_that_went_with_a_killed_sidecar_is_asked_again(self, run: Path) -> None:
+        done: list[str] = []
+
+        async def hand_over(first: str) -> None:
+            done.append(first)
+            if first == "is killed in the middle":
+                await asyncio.Event().wait()
+
+        async with self.asking(run, os.getpid()) as hook:
+            killed = asyncio.create_task(Handover(run, lambda: hand_over("is killed in the middle")).run())
+            await eventually(lambda: len(done) == 1)
+            killed.cancel()
+            await asyncio.wait([killed])
+            answers = asyncio.create_task(Handover(run, lambda: hand_over("answers")).run())
+            assert await asyncio.wait_for(hook.wait(), 5) == 0
+            await asyncio.sleep(0.1)
+            answers.cancel()
+            await asyncio.wait([answers])
+        assert done == ["is killed in the middle", "answers"]
 
     async def test_without_a_sidecar_it_does_not_wait_until_the_server_is_killed(self, run: Path) -> None:
         ended = await asyncio.create_subprocess_exec("true")

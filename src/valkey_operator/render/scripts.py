@@ -29,7 +29,8 @@ done
 """
 
 # Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting.
-# The answer names the question. In a pod that ends, the kubelet does not start a sidecar's container again that was
+# The answer names the question, which is asked again every second: a sidecar that is killed takes the one it has read
+# with it. In a pod that ends, the kubelet does not start a sidecar's container again that was
 # killed: then nobody would answer, and at the end of its grace the server would be killed too. It answers itself, and
 # the server is told to end in good order.
 HOOK = """\
@@ -39,6 +40,7 @@ echo $$ >&3
 (
   until [ "$gone" = 111 ]; do
     sleep 1
+    echo $$ >&3
     read -r sidecar </run/valkey/sidecar
     [ -d "/proc/$sidecar" ] && gone= || gone=1$gone
   done

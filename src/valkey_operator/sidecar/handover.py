@@ -6,6 +6,7 @@ There is no port for it: the kubelet has no certificate to show, and an open por
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -21,27 +22,37 @@ class Handover:
         self._hand_over = hand_over
         self._has_answered = asyncio.Event()
         self._has_answered.set()
-        self._questions, self._answers = (_opened(run / name) for name in ("handover", "handed-over"))
+        self._questions = _made(run / "handover")
+        self._answers = _opened(_made(run / "handed-over"))
 
     async def run(self) -> None:
-        reader = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._questions, "rb")
+        reader, answered = asyncio.StreamReader(), b""
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(_opened(self._questions), "rb")
         )
-        async for question in reader:
-            log.info("the pod is being stopped")
-            self._has_answered.clear()
-            await self._hand_over()
-            os.write(self._answers, question)
-            self._has_answered.set()
+        with contextlib.closing(transport):
+            async for question in reader:
+                if question != answered:  # else it was asked again while it was being dealt with
+                    await self._answer(question)
+                    answered = question
+
+    async def _answer(self, question: bytes) -> None:
+        log.info("the pod is being stopped")
+        self._has_answered.clear()
+        await self._hand_over()
+        os.write(self._answers, question)
+        self._has_answered.set()
 
     async def answered(self) -> None:
         """Returns when nobody waits for an answer."""
         await self._has_answered.wait()
 
 
-def _opened(fifo: Path) -> int:
+def _made(fifo: Path) -> Path:
     if not fifo.exists():
         os.mkfifo(fifo, 0o660)
+    return fifo
+
+
+def _opened(fifo: Path) -> int:
     return os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
