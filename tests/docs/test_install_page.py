@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from devcluster.cluster import Cluster
+from devcluster.command import CommandFailed
 from tests.docs.console import Command, blocks, commands_of
 from tests.docs.test_pages import DOCS, READ, typed
 from tests.e2e.conftest import CHART, INSTALL, PLACE, RELEASE, RESTRICTED, Place, charts_of, operator
@@ -67,14 +68,19 @@ def deployments(cluster: Cluster) -> list[str]:
 
 
 def test_the_page_can_be_followed_word_by_word(operator: Cluster, bare: dict[str, str]) -> None:
-    (everywhere,), (some,), (plain,) = map(
+    (everywhere,), (some,), (plain, plain_upgrade) = map(
         section, ("For all namespaces", "For some namespaces", "Without Helm")
     )
     (upgrade,), (uninstall, remove) = map(section, ("Upgrade", "Uninstall"))
     for block in (everywhere, upgrade, uninstall, some, upgrade, uninstall):
         typed(block, bare)
     operator.kubectl("delete", "namespace", "team-a", "team-b", PLACE)
+    operator.kubectl("delete", "--filename=deploy/crds")
     typed(plain, bare)
+    # Where there are some of that name already, be they whose they may, nothing is overwritten.
+    with pytest.raises(CommandFailed, match="AlreadyExists"):
+        operator.kubectl("create", "--filename=deploy/crds")
+    typed(plain_upgrade, bare)
     operator.kubectl("delete", "--filename=deploy/install.yaml", "--cascade=foreground")
     operator.kubectl("delete", "namespace", PLACE)
     charts_of(operator)(*INSTALL, "--create-namespace", "--take-ownership", "--wait")
