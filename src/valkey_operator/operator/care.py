@@ -17,7 +17,7 @@ from valkey_operator.operator.accepted import REFUSED_AGAIN, Accepted
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.instance_report import refused_status
 from valkey_operator.operator.instance_steps import label_roles
-from valkey_operator.operator.making import Making
+from valkey_operator.operator.making import Making, noting
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -67,13 +67,18 @@ class Care(ABC):
             return REFUSED_AGAIN
         denied: list[str] = []
         if refused is None and not deployment.value("paused"):
-            await self._make(item, deployment, denied)
+            with noting(denied):
+                await self._making.users(deployment)
+            # Servers need longest. When their nodes are made, which wakes this key, the rest is made while they start.
+            if self._all.nodes(key) or deployment.value("replicas", 1) == 0:
+                await self._make(item, deployment, denied)
         again = await self._look(item, deployment, denied, refused)
         return min(again, REFUSED_AGAIN if refused is not None or denied else RESYNC)
 
     @abstractmethod
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
-        """What does not depend on a plan. What the API server denies is told, and keeps nobody from being healed."""
+        """What does not depend on a plan, and no pod needs to start. What the API server denies is told, and keeps
+        nobody from being healed."""
 
     @abstractmethod
     async def _look(

@@ -97,14 +97,14 @@ class CertificateController:
         if not self._roots.roots:
             return None  # woken when there is one
         now = datetime.now(UTC)
-        plan = Plan()
+        plan, issued = Plan(), None
         for _ in range(ROUNDS):
             circle = await self._look(deployed, now)
             plan = plan_circle(circle, deployed.wish, now)
             if not plan.actions:
                 break
             try:
-                await self._carry_out(deployed, circle, plan, now)
+                issued = await self._carry_out(deployed, circle, plan, now, issued)
             except CannotIssue as problem:
                 log.warning("%s is looked at again: %s", key, problem)  # the authority was changed meanwhile
                 return SOON
@@ -162,28 +162,34 @@ class CertificateController:
         shown = heard.observation.fingerprints
         return Report(shown.sidecar_certificate, frozenset(filter(None, shown.trust.split(","))))
 
-    async def _carry_out(self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime) -> None:
-        """An authority alone: with it, the rest of the plan may be another."""
+    async def _carry_out(
+        self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime, issued: Pair | None
+    ) -> Pair | None:
+        """An authority alone: with it, the rest of the plan may be another. It is returned, and signs what follows."""
         for action in plan.actions:
             if isinstance(action, IssueIntermediate):
-                await self._issue_authority(deployed, action, now)
-                return
+                return await self._issue_authority(deployed, action, now)
         by_party: dict[str, list[Action]] = {}
         for action in plan.actions:
             by_party.setdefault(getattr(action, "party", ""), []).append(action)
-        authority = await self._world.vault.read(deployed.authority) or {}
-        signer = Pair(authority.get(CERTIFICATE, b""), authority.get(KEY, b""))
+        signer = issued or await self._authority(deployed)
         for node in deployed.nodes:
             if actions := by_party.get(node.metadata.name):
                 await self._rewrite(deployed, node, actions, signer, now)
                 self._tell(node, circle, actions)
+        return issued
 
-    async def _issue_authority(self, deployed: _Deployed, action: IssueIntermediate, now: datetime) -> None:
+    async def _authority(self, deployed: _Deployed) -> Pair:
+        content = await self._world.vault.read(deployed.authority) or {}
+        return Pair(content.get(CERTIFICATE, b""), content.get(KEY, b""))
+
+    async def _issue_authority(self, deployed: _Deployed, action: IssueIntermediate, now: datetime) -> Pair:
         root, life = await self._roots.signer(action.root), deployed.wish.authority_life
         pair = issue_intermediate(root, deployed.scope, "mtls", now, life)
         metadata = marks.metadata(deployed.deployment, deployed.authority.name, "authority")
         await self._world.vault.write(metadata, {CERTIFICATE: pair.certificate, KEY: pair.key})
         log.info("the authority of %s: %s", deployed.deployment.name, action.reason)
+        return pair
 
     async def _rewrite(
         self, deployed: _Deployed, node: Custom, actions: Collection[Action], signer: Pair, now: datetime
@@ -192,8 +198,8 @@ class CertificateController:
         if any(isinstance(action, IssueLeaf) for action in actions):
             identity = deployed.scope.node(node.metadata.name)
             leaf = issue_mtls_leaf(signer, identity, now, deployed.wish.leaf_life)
-        content = await vault.read(_secret(node)) or {}
-        after = leaf_rewritten(content, actions, self._roots.roots, leaf)
+        content = await vault.read(_secret(node)) if vault.is_ours(_secret(node)) else None
+        after = leaf_rewritten(content or {}, actions, self._roots.roots, leaf)
         await vault.write(NodeObjects(as_stored(node)).identity_metadata(), after)
 
     def _tell(self, node: Custom, circle: Circle, actions: Collection[Action]) -> None:
@@ -263,7 +269,8 @@ class CertificateController:
         before = self._parties.pop(key, None)
         if parties is not None:
             self._parties[key] = parties
-        if before != parties:
+        # Of a single root it does not matter who trusts it.
+        if before != parties and len(self._roots.roots) > 1:
             self._roots.wake()
 
     def _all_parties(self) -> tuple[Party, ...] | None:

@@ -68,9 +68,7 @@ class ClusterController(Care):
         self._rests[key] = now + min(now - begun - NEEDS_NO_REST, LONGEST_REST)
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
-        """Users, addresses, and the specs of nodes."""
-        with noting(denied):
-            await self._making.users(deployment)
+        """Addresses, and the specs of nodes."""
         for wanted in service.services(deployment, ""):
             with noting(denied):
                 await self._world.writer.apply(self._world.caches.services, wanted)

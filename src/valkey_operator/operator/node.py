@@ -74,7 +74,8 @@ class NodeController:
         pod = current_pod(node, pods)
         denied: list[str] = []
         grown = await self._make_claim(node, pod, denied)
-        mounted = await self._make(node, pod, denied)
+        mounted = await self._make_config(node, pod, denied)
+        await self._make_rest(node, denied)
         seen = await self._hear(node, pod, mounted)
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
@@ -90,19 +91,22 @@ class NodeController:
         after = {"state": State.FAILED, "reason": reason, "message": reason.sentence}
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
 
-    async def _make(self, node: Custom, pod: Pod | None, denied: list[str]) -> str:
-        """Everything but the claim; the fingerprint of the configuration that is to be in force."""
-        caches, objects = self._world.caches, NodeObjects(as_stored(node))
-        config_map = objects.config_map(self._changes.most_memory(node, pod))
+    async def _make_config(self, node: Custom, pod: Pod | None, denied: list[str]) -> str:
+        """The fingerprint of what is to be in force."""
+        config_map = NodeObjects(as_stored(node)).config_map(self._changes.most_memory(node, pod))
         with noting(denied):
-            await self._apply(node, caches.config_maps, config_map)
-        with noting(denied):
-            await self._apply(node, caches.services, objects.service())
+            await self._apply(node, self._world.caches.config_maps, config_map)
+        return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
+
+    async def _make_rest(self, node: Custom, denied: list[str]) -> None:
+        """The pod, for which all it mounts is there by now; its address while it starts."""
+        objects = NodeObjects(as_stored(node))
         # A pod without certificate would be out of reach for a minute.
         if self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
             with noting(denied):
                 await self._make_workload(node, objects)
-        return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
+        with noting(denied):
+            await self._apply(node, self._world.caches.services, objects.service())
 
     async def _make_workload(self, node: Custom, objects: NodeObjects) -> None:
         caches = self._world.caches

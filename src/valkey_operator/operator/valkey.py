@@ -78,6 +78,8 @@ class ValkeyController(Care):
         except (Failed, *errors.DENIED) as why:
             said, again = [str(why), *said], SOON
             log.warning("%s", why)
+        if not seen.record.epoch and item.status.get("primaryEpoch"):
+            return 0.0  # the first record is written; the next look makes nodes and has something to tell
         after = status(item, deployment, found, said, datetime.now(UTC))
         pause = await self._tell(item, after, refused)
         if found.actions:
@@ -133,10 +135,8 @@ class ValkeyController(Care):
         return None
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
-        """Users, addresses, and the specs of nodes with the record they have."""
+        """Addresses, and the specs of nodes with the record they have."""
         writer, caches = self._world.writer, self._world.caches
-        with noting(denied):
-            await self._making.users(deployment)
         primary = item.status.get("primary") or f"{deployment.name}-0"
         is_there = Key(deployment.namespace, deployment.name) in caches.services.store
         for wanted in service.services(deployment, primary):

@@ -1,7 +1,7 @@
 """Secrets with certificates: read, seen without their keys, written.
 
-Keys are read when something is to be signed or a Secret rewritten, and not kept. What was seen in a Secret is kept
-for as long as the Secret stays the same.
+Keys are read when something is to be signed or a Secret rewritten, and kept no longer than until what was written has
+been looked at. What was seen in a Secret is kept for as long as the Secret stays the same.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Vault:
     def __init__(self, client: Client, writer: Writer, secrets: Informer[ManagedObject]) -> None:
         self._client, self._writer, self._secrets = client, writer, secrets
         self._seen: dict[Key, tuple[object, Contained]] = {}
+        self._written: dict[Key, tuple[str, Content]] = {}
         secrets.store.on_change(lambda before, after: self._forget(before) if after is None else None)
 
     async def leaf(self, key: Key, identity: Identity, roots: Sequence[Root], now: datetime) -> Contained:
@@ -54,6 +55,8 @@ class Vault:
         """All of it at once."""
         data = {name: base64.b64encode(value).decode() for name, value in content.items()}
         await self._writer.apply(self._secrets, {"metadata": metadata, "data": data}, force=True)
+        key = Key(metadata["namespace"], metadata["name"])
+        self._written[key] = (self.mark(key), content)
 
     def is_ours(self, key: Key) -> bool:
         return key in self._secrets.store
@@ -68,10 +71,15 @@ class Vault:
         version = (mark, tuple(root.thumbprint for root in roots))
         if known and known[0] == version:
             return known[1]
-        content = await self.read(key) if mark else None
+        written = self._written.pop(key, None)
+        if written and written[0] == mark:
+            content: Content | None = written[1]
+        else:
+            content = await self.read(key) if mark else None
         found = contained(content, wanted, roots) if content is not None else Contained()
         self._seen[key] = (version, found)
         return found
 
     def _forget(self, gone: object) -> None:
-        self._seen.pop(getattr(gone, "key", Key("", "")), None)
+        for known in (self._seen, self._written):
+            known.pop(getattr(gone, "key", Key("", "")), None)
