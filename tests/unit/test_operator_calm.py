@@ -32,6 +32,19 @@ def test_it_says_how_long_to_wait() -> None:
     assert calm.pause(KEY, on_its_way("a"), on_its_way("b")) == 1.5
 
 
+def test_calm_from_the_first_it_says_nothing_of_what_starts_in_time() -> None:
+    clock = [0.0]
+    calm = Calm(now=lambda: clock[0], is_calm_from_the_first=True)
+    assert calm.pause(KEY, {}, on_its_way("a")) == 2
+    clock[0] = 1.5
+    assert calm.pause(KEY, {}, on_its_way("b")) == 0.5
+    assert calm.pause(KEY, {}, {"state": "Ready"}) == 0
+    clock[0] = 10
+    assert calm.pause(KEY, {}, on_its_way("a")) == 2
+    clock[0] = 12
+    assert calm.pause(KEY, {}, on_its_way("a")) == 0
+
+
 def test_what_fails_is_told_at_once() -> None:
     calm = Calm(now=lambda: 0.0)
     assert calm.pause(KEY, {}, on_its_way("a")) == 0

@@ -51,7 +51,7 @@ class NodeController:
         self._world = world
         self._sidecars = sidecars
         self._changes = PodChanges(world)
-        self._calm = Calm(CALM)
+        self._calm = Calm(CALM, is_calm_from_the_first=True)
         self.controller = Controller("valkeynode", self.reconcile, settle=world.writer.settle)
         self.controller.watches(world.caches.nodes, itself)
         caches = world.caches
@@ -99,12 +99,13 @@ class NodeController:
         return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
 
     async def _make_rest(self, node: Custom, denied: list[str]) -> None:
-        """The pod, for which all it mounts is there by now; its address while it starts."""
+        """The pod, when all is there that it mounts; its address while it starts."""
         objects = NodeObjects(as_stored(node))
-        # A pod without certificate would be out of reach for a minute.
-        if self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
-            with noting(denied):
-                await self._make_workload(node, objects)
+        # A pod without certificate would be out of reach for a minute. When it comes, it wakes this key.
+        if not self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
+            return
+        with noting(denied):
+            await self._make_workload(node, objects)
         with noting(denied):
             await self._apply(node, self._world.caches.services, objects.service())
 
