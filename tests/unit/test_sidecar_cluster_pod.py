@@ -116,6 +116,13 @@ async def test_sidecars_make_a_cluster_by_the_operators_orders(folder: Path, ver
         for each in (a, b, c):
             await obeys(each, hurry=contract.Hurry())
         assert not (await c.pod.observe_now()).server.cluster.is_hurrying
+        # One that is about to stop asks another sidecar, which makes sure that it has every write.
+        async with c.pod.members.opened(a.name) as peer:
+            request = contract.TakeOverRequest(epoch=0, **{"from": c.name})
+            assert (await answered(peer.TakeOver(request), 10)).result == DONE
+        view = cluster_view.view((await a.pod.observe_now()).server.cluster)
+        assert view.own.is_primary
+        assert a.pod.observe().taken_over == contract.TakenOver(former=c.name, epoch=view.own.config_epoch)
 
 
 async def test_a_server_alone_knows_no_orders_of_a_cluster(folder: Path) -> None:
