@@ -36,6 +36,7 @@ from valkey_operator.model.instance import (
     SeenNode,
     SeenPod,
     SeenServer,
+    TakenOver,
     Wish,
 )
 
@@ -43,6 +44,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = "v-0", "v-1", "v-2"
 ALL = (A, B, C)
 FULL = 1000
+SAID = ("age", "disk", "gate_is_asked", "noted_for", "taken_over")
 
 
 def primary(offset: int = FULL, **more: Any) -> SeenServer:
@@ -56,7 +58,7 @@ def replica(offset: int = FULL, follows: str = A, **more: Any) -> SeenServer:
 
 def node(name: str, server: SeenServer | None, epoch: int = 1, leader: str = A, **more: Any) -> SeenNode:
     """It was asked just now, and answered."""
-    said = {each: more.pop(each) for each in ("age", "disk", "gate_is_asked", "noted_for") if each in more}
+    said = {each: more.pop(each) for each in SAID if each in more}
     found: dict[str, Any] = {
         "has_volume": True,
         "spec": NodeRecord(epoch, leader, ALL),
@@ -168,6 +170,23 @@ class TestFormation:
     def test_a_record_that_nodes_have_noted_and_the_status_has_lost_is_found(self) -> None:
         found = planned(three(b=node(B, replica(), epoch=7, leader=B)))
         assert recorded(found) == (8, B, Why.RECORD_FOUND, False)
+
+    def test_what_the_primary_has_handed_over_by_itself_is_told_as_that_and_is_done(self) -> None:
+        b = node(B, primary(), epoch=2, leader=B, taken_over=TakenOver(A, 2))
+        (action,) = planned(three(silent(A), b)).actions
+        assert action == RecordPrimary(3, B, Why.POD_STOPPING, planned=True, former=A, made_in=2)
+        told = change(2, A, B, Why.POD_STOPPING, planned=True)
+        assert three(silent(A), b, record=Record(3, B), last_failover=told).change() is None
+
+    @pytest.mark.parametrize(
+        ("epoch", "taken"),
+        [(2, None), (2, TakenOver(A, 1)), (2, TakenOver(C, 2)), (7, TakenOver(A, 7))],
+        ids=["nobody knows", "by an earlier change", "by another one", "after changes that nobody knows of"],
+    )
+    def test_what_else_nodes_have_noted_is_no_handover(self, epoch: int, taken: TakenOver | None) -> None:
+        b = node(B, primary(), epoch=epoch, leader=B, taken_over=taken)
+        (action,) = planned(three(silent(A), b)).actions
+        assert action == RecordPrimary(epoch + 1, B, Why.RECORD_FOUND, planned=False)
 
 
 class TestProofOfDeath:

@@ -31,7 +31,7 @@ from valkey_operator.decide.shard_succession import Election, elections
 from valkey_operator.decide.sharded import Plan
 from valkey_operator.model.cluster import SeenMember
 from valkey_operator.model.gate import Disk
-from valkey_operator.model.instance import LastWord, SeenPod
+from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
 from valkey_operator.model.sharded import ClusterWish, SeenSharded
 
 
@@ -130,11 +130,39 @@ class TestLostQuorum:
 
 
 class TestElections:
-    def test_a_primary_that_the_servers_have_chosen_is_noticed_and_a_handover_is_no_election(self) -> None:
+    def test_a_primary_that_the_servers_have_chosen_is_noticed(self) -> None:
         seen = replace(cluster(), primaries={0: name(0, 1), 1: name(1, 0)})
         assert elections(seen) == (Election(0, name(0, 1), name(0, 0), was_handed_over=False),)
+
+    @pytest.mark.parametrize(
+        ("former", "epoch", "was_handed_over"),
+        [(name(0, 1), 1, True), (name(0, 1), 9, False), (name(0, 2), 1, False)],
+        ids=["with every write", "by an earlier change", "by another one, after a change that nobody saw"],
+    )
+    def test_a_handover_is_what_the_new_primary_says_of_this_very_change(
+        self, former: str, epoch: int, was_handed_over: bool
+    ) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1)})
+        said = with_node(seen, name(0, 0), taken_over=TakenOver(former, epoch))
+        assert elections(said) == (Election(0, name(0, 1), name(0, 0), was_handed_over),)
+
+    def test_that_the_former_ones_pod_is_being_stopped_proves_no_handover(self) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1)})
         leaving = with_node(seen, name(0, 1), pod=SeenPod("p", is_being_deleted=True))
-        assert elections(leaving)[0].was_handed_over
+        assert not elections(leaving)[0].was_handed_over
+
+    def test_before_the_new_primary_knows_how_it_came_to_office_nothing_is_said_of_it(self) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1)})
+        taking = TakenOver(name(0, 1), is_under_way=True)
+        assert elections(with_node(seen, name(0, 0), taken_over=taking)) == ()
+        heir = seen.of(name(0, 0))
+        assert heir is not None
+        assert heir.node.view is not None
+        replica = replace(heir.node.view.own, is_primary=False, ranges=())
+        stale = replace(heir.node.view, members=(replica,))
+        older = with_node(seen, name(0, 0), node=replace(heir.node, view=stale))
+        assert older.primary_of(0) is not None, "by the word of the others"
+        assert elections(older) == ()
 
     def test_who_is_not_seen_was_not_elected(self) -> None:
         seen = replace(cluster(), primaries={0: name(0, 1)})

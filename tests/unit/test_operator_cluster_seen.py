@@ -14,7 +14,7 @@ from valkey_operator.decide.succession import FENCED_AFTER_GRANT
 from valkey_operator.kube.objects import Key, ManagedMetadata, Metadata, OwnerReference
 from valkey_operator.kube.store import Store
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.instance import Lease
+from valkey_operator.model.instance import Lease, TakenOver
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 from valkey_operator.operator.cluster_seen import ClusterSight
 from valkey_operator.operator.instance_seen import Sight
@@ -271,6 +271,20 @@ class TestPodsTakenAwayByForce:
         ground.runs("b", "m2")
         ground.hears_the_gate("b")
         assert ground.node().is_alone
+
+
+def test_how_a_primary_came_to_office_is_seen_in_both_kinds(ground: Ground) -> None:
+    assert ground.node().taken_over is None
+    server, taken = contract.Server(answers=True), contract.TakenOver(former="g-0-1", epoch=7)
+    ground.hears("a", server=server, taken_over=taken)
+    assert ground.node().taken_over == TakenOver("g-0-1", 7)
+    ground.hears("a", server=server, taken_over=contract.TakenOver(former="g-0-1", is_under_way=True))
+    assert ground.node().taken_over == TakenOver("g-0-1", is_under_way=True)
+    ground.put_node("Valkey")
+    deployment, item = Deployment("Valkey", "g", "prod", "u", {}), Custom(ManagedMetadata("g", "prod"))
+    (node,) = Sight(ground.world, ground.memory).see(item, deployment, Lease()).nodes
+    assert node.said is not None
+    assert node.said.taken_over == TakenOver("g-0-1", is_under_way=True)
 
 
 class TestValkey:

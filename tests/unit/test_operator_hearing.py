@@ -49,6 +49,8 @@ def test_news_of_itself_wake_everybody_and_news_of_others_the_topology_alone() -
     assert place.says(server=member("another")) == ["cluster"]
     assert place.says(server=member("third", is_failed=True)) == ["cluster"]
     assert place.says() == []
+    assert place.says(taken_over=contract.TakenOver(former="grid-0-1", epoch=7)) == ["node", "cluster"]
+    assert place.says() == []
     assert place.says(not_ready="the server is loading its data") == ["node", "cluster"]
     own = contract.ClusterView(node_id="itself", state="ok")
     assert place.says(server=contract.Server(cluster=own)) == ["node", "cluster"]

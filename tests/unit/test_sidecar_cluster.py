@@ -23,6 +23,8 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model.gate import Lineage
+from valkey_operator.sidecar.cluster_orders import ClusterOrders, has_all_of
 
 REFUSED, FAILED = contract.RESULT_REFUSED, contract.RESULT_FAILED
 
@@ -161,6 +163,65 @@ async def test_a_planned_failover_loses_nothing(folder: Path, version: str) -> N
         print(f"\n{version}: longest gap {writer.longest_gap * 1000:.0f} ms of {writer.acknowledged} writes")
         assert await writer.lost() == []
         assert writer.longest_gap < 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_who_takes_over_knows_that_it_has_every_write(
+    folder: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with formed(folder, shards=3, replicas=1, version=version) as everyone:
+        a1 = everyone["a1"]
+        orders, peer, said = ClusterOrders(a1), a1.peer, []
+
+        async def asked(node: str) -> contract.Observation | None:
+            said.append(orders.taken_over)
+            return await peer(node)
+
+        monkeypatch.setattr(a1, "peer", asked)
+        async with writing(everyone) as writer:
+            await orders.take_over("a")
+        assert said[0] is None
+        assert said[1] == contract.TakenOver(former="a", is_under_way=True), "it is in office already"
+        epoch = (await a1.view()).own.config_epoch
+        assert orders.taken_over == contract.TakenOver(former="a", epoch=epoch)
+        assert await writer.lost() == []
+
+
+async def test_who_lacks_the_last_writes_does_not_say_that_it_has_them(folder: Path) -> None:
+    async with formed(folder, shards=3, replicas=1) as everyone:
+        a, a1 = everyone["a"], everyone["a1"]
+        await a.ask("CONFIG", "SET", "requirepass", "x")  # its replica cannot come back
+        await a.ask("CLIENT", "KILL", "TYPE", "replica")
+        await eventually(lambda: _has_lost_its_primary(a1), 10)
+        assert await a.ask("SET", "bar", "unseen") == "OK"
+        await a1.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+        await eventually(lambda: _is_linked(a), 10)
+        orders = ClusterOrders(a1)
+        await orders.take_over("a")  # it is in office already
+        assert orders.taken_over is None
+
+
+@pytest.mark.parametrize(
+    ("has_all", "former"),
+    [
+        (True, {}),
+        (True, {"former_history_end": 90}),
+        (False, {"former_history_end": 101}),
+        (False, {"former_history": "", "former_history_end": 0}),
+        (False, {"history": "h1"}),
+        (False, {"link_is_up": False}),
+    ],
+    ids=["all", "it had less", "it had more", "it got a whole copy", "it does not follow", "not yet"],
+)
+def test_a_former_primary_that_goes_on_where_it_was_had_nothing_more(
+    has_all: bool, former: dict[str, Any]
+) -> None:
+    said = {"history": "h2", "former_history": "h1", "former_history_end": 100, "link_is_up": True, **former}
+    assert has_all_of(contract.Replication(**said), Lineage("h2", "h1", 100)) == has_all
+
+
+def test_histories_without_an_origin_prove_nothing() -> None:
+    assert not has_all_of(contract.Replication(history="h", link_is_up=True), Lineage("h"))
 
 
 async def test_a_failover_goes_to_a_replica_of_that_primary_only(folder: Path) -> None:

@@ -61,6 +61,7 @@ async def test_without_the_operator_and_a_disk_the_primary_hands_over_itself(fol
         assert await left(a) < 5
         (new,) = [each for each in (b, c) if await each.role() == "master"]
         assert new.pod.record == Record(2, new.name)
+        assert new.pod.observe().taken_over == contract.TakenOver(former=a.name, epoch=2)
         await eventually(a.is_in_sync, 20)
         assert a.pod.record == Record(2, new.name)
         assert watcher.two == []

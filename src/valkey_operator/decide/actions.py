@@ -44,6 +44,9 @@ class RecordPrimary:
     former: str = ""
     promotable: tuple[str, ...] = ()
     loss: Loss = NOTHING_LOST
+    # The nodes have made this change by themselves, in this epoch, and nothing of it is under way: `lastFailover` is of
+    # this epoch, and nobody knows its `writePauseMs`.
+    made_in: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from valkey_operator.decide.actions import (
     wait,
 )
 from valkey_operator.model.gate import Record
-from valkey_operator.model.instance import SeenInstance, SeenNode
+from valkey_operator.model.instance import SeenInstance, SeenNode, TakenOver
 
 # A handover that did not come about in this time is given up, and the one in office stays; one that was refused sooner,
 # while that one may still write by its last grant.
@@ -66,7 +66,20 @@ def _newest_record(seen: SeenInstance) -> Step | None:
         return None
     name = newest.primary if seen.node(newest.primary) is not None else seen.record.primary
     found = RecordPrimary(newest.epoch + 1, name, Why.RECORD_FOUND, planned=False)
+    if _was_handed_over(seen, newest):
+        found = RecordPrimary(
+            newest.epoch + 1, name, Why.POD_STOPPING, planned=True, former=seen.record.primary,
+            made_in=newest.epoch,
+        )  # fmt: skip
     return Step((found,), is_exclusive=True)
+
+
+def _was_handed_over(seen: SeenInstance, newest: Record) -> bool:
+    """By the recorded primary, whose pod was stopped while no operator was there: nodes change it for that alone."""
+    to = seen.node(newest.primary)
+    taken = to.said.taken_over if to is not None and to.said is not None else None
+    is_next = newest.epoch == seen.record.epoch + 1
+    return is_next and taken == TakenOver(seen.record.primary, newest.epoch)
 
 
 def _rival(seen: SeenInstance, primary: SeenNode) -> SeenNode | None:

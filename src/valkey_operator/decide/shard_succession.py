@@ -12,6 +12,7 @@ from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
 from valkey_operator.decide.shard_failover import LEARNS, is_behind
 from valkey_operator.model.cluster import ClusterView, SeenMember
+from valkey_operator.model.instance import TakenOver
 from valkey_operator.model.sharded import POD_ENDED, SeenSharded, ShardNode
 
 # A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
@@ -68,18 +69,22 @@ class Election:
     shard: int
     former: str
     to: str
-    # The former one's pod is being stopped: then it has handed over, with every write.
+    # The former one's pod was being stopped, and the new one's sidecar knows that it has every write.
     was_handed_over: bool
 
 
 def elections(seen: SeenSharded) -> tuple[Election, ...]:
     found = []
     for shard, former in seen.primaries.items():
-        primary, before = seen.primary_of(shard), seen.of(former)
-        if primary is None or primary.name == former or primary.node.view is None:
+        primary = seen.primary_of(shard)
+        view = primary.node.view if primary is not None else None
+        if primary is None or view is None or primary.name == former:
             continue
-        pod = before.pod if before is not None else None
-        found.append(Election(shard, former, primary.name, pod is None or pod.is_being_deleted))
+        taken = primary.taken_over
+        if not view.own.is_primary or (taken is not None and taken.is_under_way):
+            continue  # its own next word tells how it came to office
+        was_handed_over = taken == TakenOver(former, view.own.config_epoch)
+        found.append(Election(shard, former, primary.name, was_handed_over))
     return tuple(found)
 
 

@@ -64,6 +64,16 @@ class SeenServer:
 
 
 @dataclass(frozen=True)
+class TakenOver:
+    """From whom a server took over with every write, and in which epoch; in a cluster its config epoch."""
+
+    former: str
+    epoch: int = 0
+    # Whether it has every write is not known yet.
+    is_under_way: bool = False
+
+
+@dataclass(frozen=True)
 class Said:
     """What a node's sidecar said last, and how long ago; no server means that none runs in this pod."""
 
@@ -77,6 +87,7 @@ class Said:
     noted_for: float = 0.0
     is_fenced: bool = False
     volume_is_full: bool = False
+    taken_over: TakenOver | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from valkey_operator.model.cluster import ClusterNode, SeenCluster
 from valkey_operator.model.gate import Disk
-from valkey_operator.model.instance import LastWord, SeenPod
+from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class ShardNode:
     is_behind: bool = False
     # Where its pod runs, or ran.
     machine: str = ""
+    taken_over: TakenOver | None = None
 
     @property
     def name(self) -> str:

@@ -23,6 +23,7 @@ from valkey_operator.operator.instance_seen import (
     last_word,
     pod_of,
     switchover_request,
+    taken_over,
 )
 from valkey_operator.operator.memory import Memory
 from valkey_operator.operator.seen import Custom, Pod, is_of, sidecar_image
@@ -168,6 +169,7 @@ class ClusterSight:
             needs_restart="" if is_behind else node.status.get("needsRestartReason", ""),
             is_behind=is_behind,
             machine=min(filter(None, elsewhere), default=known.machine),
+            taken_over=taken_over(seen),
         )  # fmt: skip
 
 

@@ -98,14 +98,14 @@ class ClusterSteps:
         return valkey_node(deployment, name, name, 0, self._operator, sorted(members))
 
     async def note_election(self, item: Custom, found: Election) -> Custom:
-        """The servers have chosen another primary by themselves; nobody saw how far the former one was."""
+        """Of one that the servers have chosen by themselves nobody saw how far the former one was."""
         self._sight.note_primary(item.key, found.shard, found.to)
-        if found.was_handed_over:
-            return item
-        elected = do.FailOver(
-            found.to, found.shard, found.former, "", Why.ELECTED, planned=False, lost_seconds=None
+        is_planned = found.was_handed_over
+        reason, lost = (Why.POD_STOPPING, 0) if is_planned else (Why.ELECTED, None)
+        changed = do.FailOver(
+            found.to, found.shard, found.former, "", reason, planned=is_planned, lost_seconds=lost
         )
-        return await self._record(elected, item)
+        return await self._record(changed, item)
 
     async def _record(self, action: do.NoteFormed | do.FailOver, item: Custom) -> Custom:
         if isinstance(action, do.NoteFormed):

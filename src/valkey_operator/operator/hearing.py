@@ -114,6 +114,7 @@ def _news(seen: contract.Observation) -> tuple[object, ...]:
         seen.gate.waits_for,
         seen.fingerprints.SerializeToString(deterministic=True),
         (seen.record.epoch, seen.record.primary),
+        seen.taken_over.SerializeToString(deterministic=True),
         (server.answers, server.role, server.version, server.is_loading, server.memory.max_bytes),
         # As exactly as a status tells it: see `cluster_status.steady`.
         round(math.log(server.memory.used_bytes + 1, 1.125)),

@@ -26,6 +26,7 @@ from valkey_operator.model.instance import (
     SeenNode,
     SeenPod,
     SeenServer,
+    TakenOver,
     Wish,
 )
 from valkey_operator.model.times import read
@@ -174,6 +175,7 @@ class Sight:
             now - known.noted_at.get(seen.record.epoch, now),
             seen.is_fenced,
             seen.disk.is_full,
+            taken_over(seen),
         )
 
     def has_volume(self, node: Custom) -> bool:
@@ -243,6 +245,11 @@ def _spec(node: Custom) -> NodeRecord:
     return NodeRecord(
         config.get("epoch", 0), config.get("replicaOf", name), tuple(config.get("members", [name]))
     )
+
+
+def taken_over(seen: contract.Observation) -> TakenOver | None:
+    said = seen.taken_over
+    return TakenOver(said.former, said.epoch, said.is_under_way) if seen.HasField("taken_over") else None
 
 
 def last_word(known: Remembered, now: float) -> LastWord | None:

@@ -80,7 +80,7 @@ class Steps:
             changed["lastFailover"] = {
                 "at": written(now), "from": action.former,
                 "to": action.primary, "planned": action.planned, "reason": str(action.reason),
-                "epoch": action.epoch, "lossBound": _loss(action.loss),
+                "epoch": action.made_in or action.epoch, "lossBound": _loss(action.loss),
             }  # fmt: skip
             note = f"epoch {action.epoch}: {action.primary} is to be primary ({action.reason})"
             self._world.tell((VALKEYS, item.metadata), EventReason.PRIMARY_CHANGE, note)

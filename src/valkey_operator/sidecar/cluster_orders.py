@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from valkey_operator.api.guards import Guard
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import ClusterView, as_ranges, as_text
+from valkey_operator.model.gate import Lineage
+from valkey_operator.sidecar import observer
 from valkey_operator.sidecar.cluster_words import slots_of
 from valkey_operator.sidecar.haste import Haste
 from valkey_operator.sidecar.refusals import Failure, Refusal
@@ -22,6 +25,8 @@ from valkey_operator.valkey.connection import Connection, Refused
 LOOK_AGAIN = 0.01
 # A server gives a planned failover up after five seconds, and says nothing.
 FAILOVER = 6.0
+# For the former primary to follow; that is a matter of milliseconds.
+FOLLOWS, ASK_AGAIN = 2.0, 0.05
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +71,7 @@ class ClusterOrders:
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
+        self.taken_over: contract.TakenOver | None = None
 
     def known(self) -> Known:
         return {
@@ -183,7 +189,25 @@ class ClusterOrders:
         said = await self._pod.peer(by)
         if said is None:
             raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"{by} does not say who it is")
-        await self._promote(contract.Order(promote=contract.Promote(former_id=said.server.cluster.node_id)))
+        former_id, found = said.server.cluster.node_id, None
+        self.taken_over = contract.TakenOver(former=by, is_under_way=True)
+        try:
+            await self._promote(contract.Order(promote=contract.Promote(former_id=former_id)))
+            found = await self._with_every_write(by)
+        finally:
+            self.taken_over = found
+
+    async def _with_every_write(self, by: str) -> contract.TakenOver | None:
+        """The word of the former primary for it: that this server is in office does not say how it came there."""
+        ends = time.monotonic() + FOLLOWS
+        while time.monotonic() < ends:
+            said = await self._pod.peer(by)
+            server, view = await seen(self._pod)
+            if said is not None and has_all_of(said.server.replication, observer.lineage(server.info or {})):
+                return contract.TakenOver(former=by, epoch=view.own.config_epoch)
+            await asyncio.sleep(ASK_AGAIN)
+        log.warning("took over from %s, and does not know whether every write is here", by)
+        return None
 
     async def _take_office(self, order: contract.Order) -> None:
         server, view = await seen(self._pod)
@@ -234,6 +258,13 @@ class ClusterOrders:
             await connection.call("FUNCTION", "RESTORE", order.load_functions.functions, "REPLACE")
         finally:
             connection.close()
+
+
+def has_all_of(former: contract.Replication, own: Lineage) -> bool:
+    """The former primary follows, and went on where it was: one that had more would have got a whole copy."""
+    follows = former.link_is_up and former.history == own.history
+    went_on = former.former_history == own.before and former.former_history_end <= own.until
+    return follows and bool(own.before) and went_on
 
 
 def _check_follows(view: ClusterView, former: str) -> None:

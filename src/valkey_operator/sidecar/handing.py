@@ -74,6 +74,7 @@ class Handing:
         self._pod, self._members = pod, members
         # The change in which this node was demoted with all its writes in the other one.
         self._handed = Record()
+        self.taken_over: contract.TakenOver | None = None
 
     async def hand_over(self, epoch: int, to: str, limit: float) -> int:
         """How long writes were paused, in milliseconds. It keeps to its time by itself, and must not be cut."""
@@ -105,6 +106,7 @@ class Handing:
         self._pod.note_record(wished)
         self._pod.begin_office()
         await server.call("REPLICAOF", "NO", "ONE")
+        self.taken_over = contract.TakenOver(former=by, epoch=epoch)
         await server.look_now()
         log.info("took over from %s in epoch %d", by, epoch)
 

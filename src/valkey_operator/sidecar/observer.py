@@ -92,8 +92,9 @@ def _replication(info: Info) -> contract.Replication:
     is_replica = info.get("role") == "slave"
     offset = "slave_repl_offset" if is_replica else "master_repl_offset"
     replicas = [_replica(value) for name, value in info.items() if REPLICA.fullmatch(name)]
+    origin = lineage(info)
     return contract.Replication(
-        history=info.get("master_replid", ""),
+        history=origin.history,
         offset=_number(info, offset),
         primary_address=f"{info['master_host']}:{info.get('master_port', '')}"
         if "master_host" in info
@@ -104,6 +105,8 @@ def _replication(info: Info) -> contract.Replication:
         silent_seconds=max(0, _number(info, "master_last_io_seconds_ago")),
         full_syncs=_number(info, "sync_full"),
         cut_off=_number(info, "client_output_buffer_limit_disconnections"),
+        former_history=origin.before,
+        former_history_end=origin.until,
     )
 
 

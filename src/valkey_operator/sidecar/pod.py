@@ -509,6 +509,7 @@ class Pod:
             not_ready=self.why_not_ready() or "",
             is_fenced=self._is_fenced,
             last_word=self._said_last(),
+            taken_over=(self._cluster_orders if self.is_in_cluster else self._handing).taken_over,
         )
 
     def _said_last(self) -> contract.LastWord | None:

@@ -40,7 +40,7 @@ class ObserveRequest(_message.Message):
     def __init__(self, pod_uid: _Optional[str] = ..., fresh: _Optional[bool] = ..., slot_keys: _Optional[bool] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration", "last_word")
+    __slots__ = ("node", "pod_uid", "sequence", "run", "sidecar_version", "server", "gate", "record", "disk", "fingerprints", "not_ready", "is_fenced", "configuration", "last_word", "taken_over")
     NODE_FIELD_NUMBER: _ClassVar[int]
     POD_UID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class Observation(_message.Message):
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     LAST_WORD_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_OVER_FIELD_NUMBER: _ClassVar[int]
     node: str
     pod_uid: str
     sequence: int
@@ -69,7 +70,18 @@ class Observation(_message.Message):
     is_fenced: bool
     configuration: Configuration
     last_word: LastWord
-    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ..., configuration: _Optional[_Union[Configuration, _Mapping]] = ..., last_word: _Optional[_Union[LastWord, _Mapping]] = ...) -> None: ...
+    taken_over: TakenOver
+    def __init__(self, node: _Optional[str] = ..., pod_uid: _Optional[str] = ..., sequence: _Optional[int] = ..., run: _Optional[int] = ..., sidecar_version: _Optional[str] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., gate: _Optional[_Union[Gate, _Mapping]] = ..., record: _Optional[_Union[Record, _Mapping]] = ..., disk: _Optional[_Union[Disk, _Mapping]] = ..., fingerprints: _Optional[_Union[Fingerprints, _Mapping]] = ..., not_ready: _Optional[str] = ..., is_fenced: _Optional[bool] = ..., configuration: _Optional[_Union[Configuration, _Mapping]] = ..., last_word: _Optional[_Union[LastWord, _Mapping]] = ..., taken_over: _Optional[_Union[TakenOver, _Mapping]] = ...) -> None: ...
+
+class TakenOver(_message.Message):
+    __slots__ = ("former", "epoch", "is_under_way")
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
+    former: str
+    epoch: int
+    is_under_way: bool
+    def __init__(self, former: _Optional[str] = ..., epoch: _Optional[int] = ..., is_under_way: _Optional[bool] = ...) -> None: ...
 
 class LastWord(_message.Message):
     __slots__ = ("offset", "milliseconds_ago")
@@ -112,7 +124,7 @@ class Server(_message.Message):
     def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., libraries: _Optional[int] = ...) -> None: ...
 
 class Replication(_message.Message):
-    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds", "full_syncs", "cut_off")
+    __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds", "full_syncs", "cut_off", "former_history", "former_history_end")
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +134,8 @@ class Replication(_message.Message):
     SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FULL_SYNCS_FIELD_NUMBER: _ClassVar[int]
     CUT_OFF_FIELD_NUMBER: _ClassVar[int]
+    FORMER_HISTORY_FIELD_NUMBER: _ClassVar[int]
+    FORMER_HISTORY_END_FIELD_NUMBER: _ClassVar[int]
     history: str
     offset: int
     primary_address: str
@@ -131,7 +145,9 @@ class Replication(_message.Message):
     silent_seconds: int
     full_syncs: int
     cut_off: int
-    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ..., silent_seconds: _Optional[int] = ..., full_syncs: _Optional[int] = ..., cut_off: _Optional[int] = ...) -> None: ...
+    former_history: str
+    former_history_end: int
+    def __init__(self, history: _Optional[str] = ..., offset: _Optional[int] = ..., primary_address: _Optional[str] = ..., link_is_up: _Optional[bool] = ..., sync_in_progress: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaSeen, _Mapping]]] = ..., silent_seconds: _Optional[int] = ..., full_syncs: _Optional[int] = ..., cut_off: _Optional[int] = ..., former_history: _Optional[str] = ..., former_history_end: _Optional[int] = ...) -> None: ...
 
 class ReplicaSeen(_message.Message):
     __slots__ = ("address", "state", "offset", "lag_seconds")
