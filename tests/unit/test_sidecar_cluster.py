@@ -166,15 +166,22 @@ async def test_a_planned_failover_loses_nothing(folder: Path, version: str) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_who_takes_over_knows_that_it_has_every_write(folder: Path, version: str) -> None:
+async def test_who_takes_over_knows_that_it_has_every_write(
+    folder: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with formed(folder, shards=3, replicas=1, version=version) as everyone:
         a1 = everyone["a1"]
-        orders = ClusterOrders(a1)
+        orders, peer, said = ClusterOrders(a1), a1.peer, []
+
+        async def asked(node: str) -> contract.Observation | None:
+            said.append(orders.taken_over)
+            return await peer(node)
+
+        monkeypatch.setattr(a1, "peer", asked)
         async with writing(everyone) as writer:
-            taking = asyncio.create_task(orders.take_over("a"))
-            await eventually(lambda: orders.taken_over is not None)
-            assert orders.taken_over == contract.TakenOver(former="a", is_under_way=True)
-            await taking
+            await orders.take_over("a")
+        assert said[0] is None
+        assert said[1] == contract.TakenOver(former="a", is_under_way=True), "it is in office already"
         epoch = (await a1.view()).own.config_epoch
         assert orders.taken_over == contract.TakenOver(former="a", epoch=epoch)
         assert await writer.lost() == []

@@ -79,6 +79,13 @@ async def slot_keys(node: Node) -> list[int]:
     return list(seen.server.cluster.slot_keys)
 
 
+async def has_handed_over(by: Node, to: Node) -> bool:
+    """Asked again where the others did not vote in time."""
+    async with by.pod.members.opened(to.name) as peer:
+        request = contract.TakeOverRequest(epoch=0, **{"from": by.name})
+        return (await answered(peer.TakeOver(request), 10)).result == DONE
+
+
 async def is_ok(node: Node) -> bool:
     return (await node.pod.observe_now()).server.cluster.state == "ok"
 
@@ -117,9 +124,7 @@ async def test_sidecars_make_a_cluster_by_the_operators_orders(folder: Path, ver
             await obeys(each, hurry=contract.Hurry())
         assert not (await c.pod.observe_now()).server.cluster.is_hurrying
         # One that is about to stop asks another sidecar, which makes sure that it has every write.
-        async with c.pod.members.opened(a.name) as peer:
-            request = contract.TakeOverRequest(epoch=0, **{"from": c.name})
-            assert (await answered(peer.TakeOver(request), 10)).result == DONE
+        await eventually(partial(has_handed_over, c, a), 20)
         view = cluster_view.view((await a.pod.observe_now()).server.cluster)
         assert view.own.is_primary
         assert a.pod.observe().taken_over == contract.TakenOver(former=c.name, epoch=view.own.config_epoch)

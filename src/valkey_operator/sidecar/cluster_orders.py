@@ -26,7 +26,7 @@ LOOK_AGAIN = 0.01
 # A server gives a planned failover up after five seconds, and says nothing.
 FAILOVER = 6.0
 # For the former primary to follow; that is a matter of milliseconds.
-FOLLOWS, ASK_AGAIN = 1.0, 0.05
+FOLLOWS, ASK_AGAIN = 2.0, 0.05
 log = logging.getLogger(__name__)
 
 
