@@ -52,15 +52,17 @@ kill $! 2>/dev/null || true
 
 # Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more. SIGTERM comes to all
 # containers of a pod at once: the sidecar ends when it may, and one that fails meanwhile is started again and told so.
-# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts.
+# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts. It makes the gate, at
+# which the server's entry point then waits; else that would look for it twenty times a second, just when all start.
 SUPERVISOR = """\
 echo $$ >/run/valkey/sidecar
+[ -p /run/valkey/gate ] || mkfifo -m 660 /run/valkey/gate
 lock=/data/.valkey-operator/lock
 mkdir -p "${lock%/*}"
 true 9<>"$lock" && exec 9<>"$lock"
 trap 'export STOPPING=yes; kill -TERM "$child"' TERM
 until [ "$STOPPING" ] && [ "$code" = 0 ]; do
-  python3.13 -m valkey_operator.sidecar &
+  python3.13 -S -m valkey_operator.sidecar &
   child=$!
   wait "$child"
   code=$?
