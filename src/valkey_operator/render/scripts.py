@@ -52,8 +52,8 @@ kill $! 2>/dev/null || true
 
 # Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more. SIGTERM comes to all
 # containers of a pod at once: the sidecar ends when it may, and one that fails meanwhile is started again and told so.
-# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts. It makes the gate, at
-# which the server's entry point then waits; else that would look for it twenty times a second, just when all start.
+# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts. It makes the gate,
+# at which the entry point then waits; else that would look for it twenty times a second, just when all start.
 SUPERVISOR = """\
 echo $$ >/run/valkey/sidecar
 [ -p /run/valkey/gate ] || mkfifo -m 660 /run/valkey/gate
