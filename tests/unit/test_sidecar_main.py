@@ -225,7 +225,9 @@ class TestSupervisor:
     async def supervising(self, folder: Path, sidecar: str) -> AsyncIterator[Process]:
         """A shell script in place of the sidecar."""
         script = SUPERVISOR.replace("/run/valkey", str(folder)).replace("/data", str(folder))
-        script = script.replace("python3.13 -S -m valkey_operator.sidecar", f"/bin/sh {folder / 'sidecar.sh'}")
+        script = script.replace(
+            "python3.13 -S -m valkey_operator.sidecar", f"/bin/sh {folder / 'sidecar.sh'}"
+        )
         (folder / "sidecar.sh").write_text(sidecar)
         async with shell(script) as process:
             yield process

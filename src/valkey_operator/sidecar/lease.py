@@ -40,8 +40,8 @@ ASK_LIMIT = 1.5
 OVERDUE = GRANT - PERIOD - 0.5
 # So long before the end the fence is put up.
 MARGIN = 0.5
-# How often is looked: at a lease that is overdue or a server that starts, and at one that is not.
-TICK, CALM = 0.2, 0.5
+# How often is looked: at a lease that is overdue or a server that starts, at one that is not, and where none is needed.
+TICK, CALM, ALONE = 0.2, 0.5, 1.0
 log = logging.getLogger(__name__)
 
 Nodes = frozenset[str]
@@ -170,8 +170,9 @@ class Keeper:
                 await self._look(clock())
             except (Silent, Refused) as error:
                 log.warning("what the lease demands was not done, and is tried again: %s", error)
+            is_alone = self._role == "master" and not self._others
             is_calm = self._role and not self._overdue.is_set()
-            await asyncio.sleep(CALM if is_calm else TICK)
+            await asyncio.sleep(ALONE if is_alone else CALM if is_calm else TICK)
 
     async def _look(self, now: float) -> None:
         role = self._seen_role()
