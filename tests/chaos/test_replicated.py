@@ -46,8 +46,11 @@ class Instance(Deployed):
 
     async def is_well(self, replicas: int = 3, patience: float = 90) -> None:
         def claim() -> bool:
-            status = self.status()
-            return (status.get("state"), status.get("readyReplicas")) == ("Ready", replicas)
+            found = self.place.get(self.kind, self.name)
+            status = found.get("status", {})
+            # While the API server restarts, what it says may be from before the wish.
+            is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+            return is_seen and (status.get("state"), status.get("readyReplicas")) == ("Ready", replicas)
 
         await self.becomes(claim, patience)
 
