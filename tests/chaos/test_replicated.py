@@ -23,7 +23,7 @@ from tests.chaos.history import Demands, Recorder
 from tests.chaos.targets import PlainTarget
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import Place
+from tests.e2e.conftest import Place, by_name
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
 PORT = 6379
@@ -98,8 +98,9 @@ async def an_upgrade(instance: Instance) -> None:
     await instance.patch({"image": "valkey-operator/valkey:9.1"})
     await asyncio.sleep(3)
     await instance.is_well()
-    nodes = json.loads(instance.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
-    assert {each["status"]["valkeyVersion"][:3] for each in nodes} == {"9.1"}
+    pods = json.loads(instance.place.kubectl("get", "pods", "--output=json"))["items"]
+    images = [by_name(each["spec"]["containers"])["valkey"]["image"] for each in pods]
+    assert images == ["valkey-operator/valkey:9.1"] * 3, instance.status()
 
 
 async def scaling(instance: Instance) -> None:
