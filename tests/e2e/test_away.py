@@ -29,7 +29,8 @@ done | valkey-cli >/data/answers 2>&1
 
 def ready_since(place: Place) -> str:
     conditions = place.get("pod", POD)["status"]["conditions"]
-    (ready,) = (each for each in conditions if each["type"] == "Ready")
+    # Its containers: the pod as a whole Kubernetes calls not ready when it has not heard of its machine for a minute.
+    (ready,) = (each for each in conditions if each["type"] == "ContainersReady")
     assert ready["status"] == "True"
     return str(ready["lastTransitionTime"])
 
