@@ -56,7 +56,8 @@ class Vault:
         data = {name: base64.b64encode(value).decode() for name, value in content.items()}
         await self._writer.apply(self._secrets, {"metadata": metadata, "data": data}, force=True)
         key = Key(metadata["namespace"], metadata["name"])
-        self._written[key] = (self.mark(key), content)
+        if key in self._seen:  # it is looked at again; nobody looks at a root, whose key would stay
+            self._written[key] = (self.mark(key), content)
 
     def is_ours(self, key: Key) -> bool:
         return key in self._secrets.store
