@@ -109,7 +109,7 @@ class Member(Pod):
     def directive(self, name: str, otherwise: str) -> str:
         return {"cluster-node-timeout": NODE_TIMEOUT}.get(name, otherwise)
 
-    async def peer(self, node: str) -> contract.Observation | None:
+    async def peer(self, node: str, _host: str = "") -> contract.Observation | None:
         other = self._everyone.get(node)
         return await other.observe_now() if other is not None and other.living is not None else None
 

@@ -59,6 +59,10 @@ def cluster(
     return SeenSharded("g", wish or ClusterWish(3, replicas), nodes, is_formed=True, **more)
 
 
+def alone(own_id: str, number: int) -> ClusterView:
+    return ClusterView(own_id, members=(SeenMember(own_id, f"10.0.0.{number}:6379@16379"),))
+
+
 def with_node(seen: SeenSharded, which: str, **changed: Any) -> SeenSharded:
     nodes = tuple(replace(each, **changed) if each.name == which else each for each in seen.nodes)
     return replace(seen, nodes=nodes)
@@ -119,6 +123,35 @@ def test_all_nodes_are_made_at_once_and_slots_wait_for_all_of_them() -> None:
     assert actions(found) == [MakeNode(name(shard, index)) for shard in range(3) for index in range(2)]
     half = replace(cluster(shards=2), wish=ClusterWish(3, 2), is_formed=False)
     assert {type(action) for action in actions(planned(half))} == {MakeNode}
+
+
+def test_a_new_cluster_is_begun_when_the_last_server_is_heard_and_only_those_unheard_are_asked() -> None:
+    formed = cluster()
+    nodes = tuple(
+        replace(
+            each,
+            node=replace(each.node, view=alone(each.node.id, number), keys=0),
+            answered=None,
+            is_heard=True,
+            age=1.0,
+        )
+        for number, each in enumerate(formed.nodes)
+    )
+    new = replace(formed, nodes=nodes, is_formed=False)
+    last, starting = name(2, 1), name(2, 0)
+    silent = replace(new.nodes[-1].node, view=None)
+    waiting = with_node(new, last, node=silent, is_heard=False)
+    waiting = with_node(waiting, starting, node=replace(waiting.nodes[-2].node, view=None))
+    assert plan(waiting).ask == (last,)
+    asked = with_node(waiting, last, answered=False)
+    found = planned(asked)
+    assert actions(found) == []
+    assert [each.sentence for each in found.waits] == [f"{starting}, {last}: no answer"]
+    assert set(plan(new).ask) == {each.name for each in new.nodes}
+    answered = replace(new, nodes=tuple(replace(each, answered=True) for each in new.nodes))
+    assert {type(each).__name__ for each in actions(planned(answered))} == {
+        "Hurry", "AssignSlots", "Meet", "Follow",
+    }  # fmt: skip
 
 
 def test_what_is_to_be_done_is_done_only_after_everybody_was_asked() -> None:

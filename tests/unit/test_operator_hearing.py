@@ -21,6 +21,7 @@ class Place:
     def __init__(self) -> None:
         self.observations, self.woken = Observations(), list[str]()
         nothing: Any = SimpleNamespace(on_change=lambda _: None)
+        nothing.get = lambda _key: None
         caches = SimpleNamespace(nodes=SimpleNamespace(store=nothing))
         world = SimpleNamespace(observations=self.observations, caches=caches)
         hearing = Hearing(cast(World, world), cast(Leadership, None))
@@ -28,13 +29,13 @@ class Place:
         hearing.wakes(lambda _: self.woken.append("cluster"), for_others=True)
         self._said = contract.Observation(pod_uid="one", sequence=1)
 
-    def says(self, **changes: Any) -> list[str]:
+    def says(self, *events: contract.Event, **changes: Any) -> list[str]:
         self._said.sequence += 1
         self._said.MergeFrom(contract.Observation(**changes))
         copy = contract.Observation()
         copy.CopyFrom(self._said)
         self.woken.clear()
-        assert not self.observations.take(KEY, copy)
+        assert not self.observations.take(KEY, copy, events)
         return self.woken
 
 
@@ -55,3 +56,12 @@ def test_news_of_itself_wake_everybody_and_news_of_others_the_topology_alone() -
     own = contract.ClusterView(node_id="itself", state="ok")
     assert place.says(server=contract.Server(cluster=own)) == ["node", "cluster"]
     assert place.says() == []
+
+
+def test_an_event_of_a_newer_sidecar_without_a_name_here_wakes_everybody_too() -> None:
+    place = Place()
+    place.says()
+    unknown = contract.Event(message="something new")
+    unknown.MergeFromString(b"\x08\xe7\x07")  # kind: 999
+    assert unknown.kind == 999
+    assert place.says(unknown) == ["node", "cluster"]

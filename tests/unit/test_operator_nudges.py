@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from valkey_operator.kube.objects import Metadata
-from valkey_operator.operator.nudges import ATTEMPTS, Nudges
-from valkey_operator.operator.seen import Pod
+from valkey_operator.kube.objects import Key, Metadata
+from valkey_operator.operator.nudges import ATTEMPTS, Nudges, Starts
+from valkey_operator.operator.seen import Pod, PodSpec, PodStatus
 
 POD = Pod(Metadata(name="one-0-0", namespace="prod", uid="1"))
 
@@ -38,3 +38,38 @@ def test_what_has_arrived_is_forgotten() -> None:
     nudges.arrived(POD, "inputs")
     assert nudges.pause(POD, "inputs") is None
     assert nudges.value(POD, "inputs", "7") == "7"
+
+
+NODE = Key("prod", "one-0")
+
+
+def placed(uid: str = "1", machine: str = "m", address: str = "") -> Pod:
+    metadata = Metadata(name="one-0-0", namespace="prod", uid=uid)
+    return Pod(metadata, PodSpec(machine), PodStatus("Pending", pod_ip=address))
+
+
+def test_a_kubelet_that_does_not_begin_is_told_again_and_not_for_ever() -> None:
+    clock = [0.0]
+    starts = Starts(lambda: clock[0])
+    written = []
+    for second in range(600):
+        clock[0] = float(second)
+        if value := starts.value(NODE, placed()):
+            written.append((second, value))
+    assert written == [(5, "1"), (10, "2"), (20, "3"), (40, "4"), (80, "5"), (160, "6")]
+    assert starts.pause(NODE) is None
+
+
+def test_a_pod_without_a_machine_or_with_an_address_is_not_late() -> None:
+    clock = [0.0]
+    starts = Starts(lambda: clock[0])
+    assert starts.value(NODE, placed(machine="")) is None
+    assert starts.pause(NODE) is None
+    assert starts.value(NODE, placed()) is None
+    assert starts.pause(NODE) == 5.0
+    clock[0] = 4.0
+    assert starts.value(NODE, placed(uid="2")) is None
+    assert starts.pause(NODE) == 5.0, "another pod of the node begins anew"
+    clock[0] = 20.0
+    assert starts.value(NODE, placed(uid="2", address="10.0.0.1")) is None
+    assert starts.pause(NODE) is None

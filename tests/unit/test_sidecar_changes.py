@@ -63,3 +63,13 @@ def test_beginning_to_serve_and_ending_are_told_once_each() -> None:
         changes.see_readiness(why_not)
     ready = Kind.KIND_READINESS_CHANGED
     assert events == [(ready, ""), (ready, "it is out of sync"), (ready, "")]
+
+
+def test_a_server_that_begins_to_answer_without_serving_is_told_once() -> None:
+    events: list[tuple[Kind, str]] = []
+    changes = Changes(lambda kind, message: events.append((kind, message)))
+    alone = "it is in no cluster yet"
+    for why_not, answers in (("it starts", False), (alone, True), (alone, True), ("", True), ("", True)):
+        changes.see_readiness(why_not, answers=answers)
+    ready = Kind.KIND_READINESS_CHANGED
+    assert events == [(ready, alone), (ready, "")]

@@ -173,9 +173,9 @@ async def test_who_takes_over_knows_that_it_has_every_write(
         a1 = everyone["a1"]
         orders, peer, said = ClusterOrders(a1), a1.peer, []
 
-        async def asked(node: str) -> contract.Observation | None:
+        async def asked(node: str, host: str = "") -> contract.Observation | None:
             said.append(orders.taken_over)
-            return await peer(node)
+            return await peer(node, host)
 
         monkeypatch.setattr(a1, "peer", asked)
         async with writing(everyone) as writer:

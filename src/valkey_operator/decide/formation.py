@@ -54,9 +54,18 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     forget = tuple(_forget(seen))
     if assign or meet or follow or forget:
         hurry = _hurry(seen) if assign or meet or follow else ()
-        stages = tuple(stage for stage in (hurry, assign, meet, follow, forget) if stage)
+        first: tuple[ClusterAction, ...] = (*hurry, *assign)
+        stages = tuple(stage for stage in (first, meet, follow, forget) if stage)
         return ClusterStep(stages, (Wait("the nodes get to know each other", SOON),), refusals)
     return _settled(seen, refusals)
+
+
+def awaited(seen: SeenCluster) -> list[str]:
+    """Who must be heard before a new cluster is begun. Those who are there first would get to know each other while the
+    rest starts, and again then; the others need the processors."""
+    if seen.is_formed or seen.owned:
+        return []
+    return [node.name for node in seen.nodes if node.view is None]
 
 
 def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...]) -> ClusterStep:

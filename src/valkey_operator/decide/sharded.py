@@ -56,11 +56,18 @@ def plan(seen: SeenSharded) -> Plan:
         return _planned(remembered, replace(draft, stages=(), waits=(), doing=None))
     if not draft.actions and not draft.waits:
         return _planned(remembered, draft)
+    is_awaited = not draft.actions and bool(formation.awaited(remembered.cluster))
     unasked = tuple(
         each.name
-        for each in seen.nodes
-        if each.pod is not None and each.pod.is_placed and each.answered is None
+        for each in remembered.nodes
+        if each.pod is not None
+        and each.pod.is_placed
+        and each.answered is None
+        # Whoever is heard says by itself when its server has started.
+        and not (is_awaited and each.is_heard)
     )
+    if is_awaited and not unasked:
+        return _planned(remembered, draft)
     if unasked:
         return _planned(remembered, replace(draft, stages=_made_unseen(draft)), unasked)
     fresh = seen.believed()
@@ -89,6 +96,8 @@ def _step(seen: SeenSharded) -> ClusterStep:
     urgent = shard_succession.plan(seen)
     if urgent.actions:
         return made + urgent
+    if awaited := formation.awaited(seen.cluster):
+        return made + urgent + ClusterStep(waits=(Wait(f"{', '.join(awaited)}: no answer", 1.0),))
     formed = formation.plan(seen.cluster, seen.wish.allows_data_loss)
     if urgent.waits or formed.actions or formed.waits:
         return _still(seen, made + urgent + formed + shard_roll.mend(seen))

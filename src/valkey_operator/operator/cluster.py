@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
+from valkey_operator.decide.formation import awaited
 from valkey_operator.decide.shard_succession import elections
 from valkey_operator.decide.sharded import SCALING, Plan, plan
 from valkey_operator.decide.support import Refusal
@@ -59,11 +60,12 @@ class ClusterController(Care):
 
     async def reconcile(self, key: Key) -> Again:
         left = self._rests.get(key, 0.0) - time.monotonic()
-        return left if left > 0 else await super().reconcile(key)
+        return left if left > 0 and not self._sight.are_all_heard(key) else await super().reconcile(key)
 
     def _rest(self, key: Key, begun: float) -> None:
         """While many servers start, they need the processors more than who looks at them all: a look that took long is
-        followed by a rest as long. Only before there is a cluster: nothing is at stake then."""
+        followed by a rest as long, unless the last of them is heard. Only before there is a cluster: nothing is at
+        stake then."""
         now = time.monotonic()
         self._rests[key] = now + min(now - begun - NEEDS_NO_REST, LONGEST_REST)
 
@@ -95,7 +97,7 @@ class ClusterController(Care):
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._tell(item, self._status(item, deployment, found, said), refused)
-        if not seen.is_formed and any(each.node.view is None for each in seen.nodes):
+        if awaited(seen.cluster):
             self._rest(item.key, begun)
         if found.stages:
             again = min(again or SOON, SOON)
@@ -104,15 +106,17 @@ class ClusterController(Care):
     async def _planned(
         self, item: Custom, deployment: Deployment, denied: list[str]
     ) -> tuple[SeenSharded, Plan]:
-        """Those who must be asked first are asked, all at once."""
-        seen = self._sight.see(item, deployment, {})
+        """Those who must be asked first are asked, all at once; nobody twice."""
+        answers: dict[str, bool] = {}
+        seen = self._sight.see(item, deployment, answers)
         found = plan(seen)
-        if found.ask:
+        while found.ask:
             with noting(denied):
                 await self._steps.carry_out(found.stages, item, deployment, seen)
             counts = seen.is_to_be_counted
-            answers = await asyncio.gather(*(self._ask(item.key, name, counts=counts) for name in found.ask))
-            seen = self._sight.see(item, deployment, dict(zip(found.ask, answers, strict=True)))
+            said = await asyncio.gather(*(self._ask(item.key, name, counts=counts) for name in found.ask))
+            answers |= zip(found.ask, said, strict=True)
+            seen = self._sight.see(item, deployment, answers)
             found = plan(seen)
         if found.report.operation is None or found.report.operation.kind != SCALING:
             self._sight.forget_keys(item.key)
@@ -121,7 +125,7 @@ class ClusterController(Care):
     async def _ask(self, deployment: Key, name: str, *, counts: bool) -> bool:
         node = self._world.caches.nodes.store.get(Key(deployment.namespace, name))
         pod = self._sight.pod(node) if node is not None else None
-        if node is None or pod is None:
+        if node is None or pod is None or not pod.status.pod_ip:
             return False
         known = self._memory.of(node.key)
         try:

@@ -54,6 +54,11 @@ class ClusterSight:
         )
         return sorted(own, key=lambda node: place_of(node.metadata.name))
 
+    def are_all_heard(self, key: Key) -> bool:
+        """Every server has said what it knows of its cluster."""
+        heard = (self._world.observations.get(node.key) for node in self.nodes(key))
+        return all(each is not None and each.observation.server.HasField("cluster") for each in heard)
+
     def pod(self, node: Custom) -> Pod | None:
         return self._sight.pod(node)
 

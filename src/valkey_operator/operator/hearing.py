@@ -82,7 +82,7 @@ class Hearing:
         self, key: Key, before: contract.Observation | None, after: contract.Observation, events: Events
     ) -> None:
         for event in events:
-            log.info("%s: %s %s", key, contract.Event.Kind.Name(event.kind), event.message)
+            log.info("%s: %s %s", key, _name_of(event), event.message)
             self._pass_on(key, event)
         if events or before is None or _news(before) != _news(after):
             woken = self._wake
@@ -102,6 +102,12 @@ class Hearing:
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         if after is None and before is not None:
             self._world.observations.forget(before.key)
+
+
+def _name_of(event: contract.Event) -> str:
+    """A newer sidecar may tell what this operator has no name for."""
+    kinds = contract.Event.Kind
+    return kinds.Name(event.kind) if event.kind in kinds.values() else f"event {event.kind}"
 
 
 def _news(seen: contract.Observation) -> tuple[object, ...]:

@@ -80,10 +80,11 @@ class NodeController:
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
         after = status(node, replace(found, others=others, notes=[*found.notes, *denied]))
+        late = self._changes.start_is_looked_at(key) if pod is not None else None
         if pause := self._calm.pause(key, node.status, after):
-            return pause
+            return min(pause, late or pause)
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
-        again = _again(found, mounted, grown)
+        again = min(_again(found, mounted, grown), late or RESYNC)
         return min(again or REFUSED_AGAIN, REFUSED_AGAIN) if denied else again
 
     async def _leave_alone(self, node: Custom) -> None:

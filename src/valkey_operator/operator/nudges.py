@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from valkey_operator.kube.objects import Key
 from valkey_operator.operator.seen import Pod
 
 FIRST_PAUSE = 2.0
 # After these the kubelet's own round has come by, and something else is wrong.
 ATTEMPTS = 6
+# From the moment that a machine was found for a pod to its address.
+STARTS_WITHIN = 5.0
 
 
 @dataclass
@@ -55,3 +58,46 @@ class Nudges:
     @staticmethod
     def _pause(last: _Nudged) -> float:
         return FIRST_PAUSE * 2.0 ** (last.count - 1)
+
+
+@dataclass
+class _Placed:
+    pod: str
+    at: float
+    count: int = 0
+
+    @property
+    def due(self) -> float:
+        return self.at + STARTS_WITHIN * 2.0**self.count
+
+
+class Starts:
+    """Pods that their kubelets have not begun, by node. A kubelet that hears of a pod sooner than the API server's own
+    check of its rights is refused the volume, and tries again by itself only ten to fifteen seconds later."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._placed: dict[Key, _Placed] = {}
+
+    def value(self, node: Key, pod: Pod) -> str | None:
+        """What to write into the annotation of a pod that is late; None: not now."""
+        if pod.status.pod_ip or not pod.spec.node_name:
+            self.forget(node)
+            return None
+        placed = self._placed.get(node)
+        if placed is None or placed.pod != pod.metadata.uid:
+            placed = self._placed[node] = _Placed(pod.metadata.uid, self._now())
+        if placed.count >= ATTEMPTS or self._now() < placed.due:
+            return None
+        placed.count += 1
+        return str(placed.count)
+
+    def pause(self, node: Key) -> float | None:
+        """When to ask again; None when it is not waited for."""
+        placed = self._placed.get(node)
+        if placed is None or placed.count >= ATTEMPTS:
+            return None
+        return max(0.1, placed.due - self._now())
+
+    def forget(self, node: Key) -> None:
+        self._placed.pop(node, None)

@@ -14,7 +14,7 @@ from valkey_operator.decide import resize, volume
 from valkey_operator.kube import errors
 from valkey_operator.kube.objects import Key
 from valkey_operator.operator.node_status import is_deployment
-from valkey_operator.operator.nudges import Nudges
+from valkey_operator.operator.nudges import Nudges, Starts
 from valkey_operator.operator.seen import Claim, Container, Custom, Pod, Resources
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -29,12 +29,17 @@ class PodChanges:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._nudges = Nudges()
+        self._nudges, self._starts = Nudges(), Starts()
         # By node and by what was asked of it: the wish, and why not.
         self._refused: dict[Key, dict[str, tuple[str, str]]] = {}
 
     def forget(self, node: Key) -> None:
         self._refused.pop(node, None)
+        self._starts.forget(node)
+
+    def start_is_looked_at(self, node: Key) -> float | None:
+        """In how many seconds; None when its pod is not waited for."""
+        return self._starts.pause(node)
 
     async def mark(self, node: Custom, pod: Pod, seen: contract.Observation | None, mounted: str) -> None:
         """Labels and annotations as wanted; a changed one also makes the kubelet look for new files at once."""
@@ -47,6 +52,8 @@ class PodChanges:
             self._nudges.arrived(pod, marks.INPUTS)
         elif value := self._nudges.value(pod, marks.INPUTS, mounted):
             annotations[marks.INPUTS] = value
+        if late := self._starts.value(node.key, pod):
+            annotations[marks.LATE] = late
         changed = {
             "labels": _missing(labels, pod.metadata.labels),
             "annotations": _missing(annotations, pod.metadata.annotations),

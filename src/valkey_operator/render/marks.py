@@ -25,9 +25,11 @@ SERVER = "server"
 # Taken off one pod to let that pod go; its successor carries it again.
 GUARDED = "valkey.io/guarded"
 CUSTOM_RESOURCE = "valkey.io/cr"
-# Of a pod: what it was made from, and the configuration that its kubelet was told to look for at once.
+# Of a pod: what it was made from, the configuration that its kubelet was told to look for at once, and how often it was
+# told to begin with it.
 TEMPLATE = "valkey.io/template"
 INPUTS = "valkey.io/inputs"
+LATE = "valkey.io/late"
 # Of a pod whose sidecar got another image: the container that is to go.
 SIDECAR_BEFORE = "valkey.io/sidecar-before"
 

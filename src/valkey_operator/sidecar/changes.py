@@ -21,11 +21,13 @@ class Changes:
         self._role = ""
         self.is_full = False
         self._is_ready = False
+        self._answers = False
 
-    def see_readiness(self, why_not: str) -> None:
-        if self._is_ready == bool(why_not):
-            self._is_ready = not why_not
+    def see_readiness(self, why_not: str, *, answers: bool = False) -> None:
+        """Also when a server that is not ready begins to answer: only now somebody can make a cluster of it."""
+        if self._is_ready == bool(why_not) or (answers and not self._answers):
             self._tell(contract.Event.KIND_READINESS_CHANGED, why_not)
+        self._is_ready, self._answers = not why_not, answers
 
     def see(self, info: Mapping[str, str] | None, space: Space) -> None:
         """A server that does not answer has not changed."""

@@ -46,7 +46,7 @@ class Pod(Protocol):
 
     def running_server(self) -> Server | None: ...
 
-    async def peer(self, node: str) -> contract.Observation | None: ...
+    async def peer(self, node: str, host: str = "") -> contract.Observation | None: ...
 
     @property
     def haste(self) -> Haste: ...
@@ -96,7 +96,7 @@ class ClusterOrders:
 
     async def _checked(self, wished: contract.Acquaintance) -> str:
         """The address, when the node says by itself, under its own identity, that it is the one and is there."""
-        said = await self._pod.peer(wished.node)
+        said = await self._pod.peer(wished.node, wished.address.rpartition(":")[0])
         if said is None:
             raise Refusal(Guard.NOBODY_IS_MET_UNCHECKED, f"{wished.node} does not say who it is")
         view = said.server.cluster

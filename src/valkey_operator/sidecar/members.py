@@ -32,22 +32,30 @@ class Members:
 
     def __init__(self, scope: Scope, identity: Path, address_of: Address) -> None:
         self._scope, self._identity, self._address_of = scope, identity, address_of
+        self._credentials: Credentials | None = None
 
     @asynccontextmanager
-    async def opened(self, name: str) -> AsyncIterator[PeerStub]:
-        """A way to one of them, which is made with the first call; every failure is an `Unanswered`."""
+    async def opened(self, name: str, host: str = "") -> AsyncIterator[PeerStub]:
+        """A way to one of them, at its Service or at this address, which is made with the first call; every failure is
+        an `Unanswered`."""
+        credentials = self._shown()
+        service, port = self._address_of(name)
+        async with opened(host or service, credentials, self._scope.node(name), port) as channel:
+            yield PeerStub(channel)
+
+    def _shown(self) -> Credentials:
+        """Looked at each time: the certificate may have come just now."""
         try:
-            # Read each time: this is rare, and the certificate may have come just now.
-            credentials = Credentials.from_folder(self._identity)
+            if self._credentials is None:
+                self._credentials = Credentials.from_folder(self._identity)
         except Unusable as problem:
             raise Unanswered(f"there is no certificate to show: {problem}") from None
-        host, port = self._address_of(name)
-        async with opened(host, credentials, self._scope.node(name), port) as channel:
-            yield PeerStub(channel)
+        self._credentials.reload()
+        return self._credentials
 
     async def observed(self, names: Collection[str]) -> dict[str, contract.Observation]:
         """As they are at this moment; who does not answer is left out."""
-        said = await asyncio.gather(*map(self._observed, names))
+        said = await asyncio.gather(*map(self.observe, names))
         return {name: each for name, each in zip(names, said, strict=True) if each is not None}
 
     async def all_follow(self, names: Collection[str], record: Record) -> bool:
@@ -63,9 +71,9 @@ class Members:
             log.debug("%s does not say whether it follows: %s", name, why)
             return False
 
-    async def _observed(self, name: str) -> contract.Observation | None:
+    async def observe(self, name: str, host: str = "") -> contract.Observation | None:
         try:
-            async with self.opened(name) as peer:
+            async with self.opened(name, host) as peer:
                 return await answered(peer.Observe(contract.ObserveRequest(fresh=True)), LIMIT)
         except Unanswered as why:
             log.info("%s does not say how it is: %s", name, why)

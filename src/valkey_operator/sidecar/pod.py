@@ -178,14 +178,17 @@ class Pod:
         """A server that is killed now comes back with all that it has acknowledged."""
         return self._volume.seen(appendonly=self._volume.kept.appendonly).is_synced_always
 
-    async def _follow(self, server: LivingServer) -> None:
+    def _see(self, server: LivingServer) -> None:
         if server.info is not None:
             self._waits_for = ""
         self._changes.see(server.info, self._volume.space())
         why_not = self.why_not_ready()
-        self._changes.see_readiness(why_not or "")
+        self._changes.see_readiness(why_not or "", answers=server.is_settled)
         if why_not is None:
             self._is_ready.set()
+
+    async def _follow(self, server: LivingServer) -> None:
+        self._see(server)
         if server.info is not None:
             self._notice(server.info)
             await self._follow_config(server)
@@ -394,9 +397,10 @@ class Pod:
             return {}
         return {**self._cluster_orders.known(), **self._slot_orders.known()}
 
-    async def peer(self, node: str) -> contract.Observation | None:
-        """How another node of the deployment says it is, under its own identity; None when it does not."""
-        return (await self.members.observed([node])).get(node)
+    async def peer(self, node: str, host: str = "") -> contract.Observation | None:
+        """How another node of the deployment says it is, under its own identity; None when it does not. Asked at its
+        Service, or at this address, which is known sooner than its name."""
+        return await self.members.observe(node, host)
 
     async def may_be_primary(self) -> bool:
         """Asked at this moment; a server that runs and does not answer may be anything."""
@@ -478,6 +482,7 @@ class Pod:
         """With what the server says at this moment; one that does not say it within a second does not answer."""
         if self._server is not None:
             await self._server.look_now()
+            self._see(self._server)
         return self.observe()
 
     def observe(self) -> contract.Observation:

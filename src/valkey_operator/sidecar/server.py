@@ -74,14 +74,18 @@ class LivingServer:
                 await self.look()
                 if self._follow is not None:
                     await self._follow(self)
-                is_settled = self.info is not None and self.info.get("loading") != "1"
-                self.has_served = self.has_served or is_settled
-                await asyncio.wait({ended}, timeout=PERIOD if is_settled else EAGER)
+                self.has_served = self.has_served or self.is_settled
+                await asyncio.wait({ended}, timeout=PERIOD if self.is_settled else EAGER)
         finally:
             ended.cancel()
             self.info = self.cluster = None
             self._is_left = True
             self._disconnect()
+
+    @property
+    def is_settled(self) -> bool:
+        """It answers, and has loaded its data."""
+        return self.info is not None and self.info.get("loading") != "1"
 
     async def look(self, *, with_shards: bool = False) -> None:
         asked = time.monotonic()
@@ -169,7 +173,7 @@ class LivingServer:
         last thing a server does, when all is saved, is to remove its socket's file; a killed one leaves it.
         """
         # One that loads its data stops too, but saves nothing.
-        has_loaded = self.info is not None and self.info.get("loading") != "1"
+        has_loaded = self.is_settled
         self.is_stopping = True
         try:
             await self.call("SHUTDOWN", *how, limit=grace)
