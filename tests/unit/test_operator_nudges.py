@@ -56,7 +56,7 @@ def test_a_kubelet_that_does_not_begin_is_told_again_and_not_for_ever() -> None:
         clock[0] = float(second)
         if value := starts.value(NODE, placed()):
             written.append((second, value))
-    assert written == [(5, "1"), (10, "2"), (20, "3"), (40, "4"), (80, "5"), (160, "6")]
+    assert written == [(3, "1"), (6, "2"), (12, "3"), (24, "4"), (48, "5"), (96, "6")]
     assert starts.pause(NODE) is None
 
 
@@ -66,10 +66,10 @@ def test_a_pod_without_a_machine_or_with_an_address_is_not_late() -> None:
     assert starts.value(NODE, placed(machine="")) is None
     assert starts.pause(NODE) is None
     assert starts.value(NODE, placed()) is None
-    assert starts.pause(NODE) == 5.0
-    clock[0] = 4.0
+    assert starts.pause(NODE) == 3.0
+    clock[0] = 2.0
     assert starts.value(NODE, placed(uid="2")) is None
-    assert starts.pause(NODE) == 5.0, "another pod of the node begins anew"
+    assert starts.pause(NODE) == 3.0, "another pod of the node begins anew"
     clock[0] = 20.0
     assert starts.value(NODE, placed(uid="2", address="10.0.0.1")) is None
     assert starts.pause(NODE) is None

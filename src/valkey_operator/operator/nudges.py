@@ -17,7 +17,7 @@ FIRST_PAUSE = 2.0
 # After these the kubelet's own round has come by, and something else is wrong.
 ATTEMPTS = 6
 # From the moment that a machine was found for a pod to its address.
-STARTS_WITHIN = 5.0
+STARTS_WITHIN = 3.0
 
 
 @dataclass
