@@ -7,6 +7,7 @@ Neither takes down what the other has put up, and a sidecar that starts again se
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol
@@ -42,9 +43,17 @@ class Fence:
         # As the server said last.
         self.is_up = False
         self.is_known = False
+        # By the monotonic clock.
+        self._set_at = float("-inf")
 
     async def look(self) -> None:
-        value = await _value(self._server)
+        asked = time.monotonic()
+        self.see(await _value(self._server), asked)
+
+    def see(self, value: int, asked: float) -> None:
+        """What the server says; an answer to a question from before the last change is of no use."""
+        if asked < self._set_at:
+            return
         self.is_up = value >= FENCED_HERE
         if value == FENCED_HERE and not self.is_known:
             # The server was started so, or this sidecar was, after it: whoever has a lease takes it down.
@@ -79,7 +88,7 @@ class Fence:
 
     async def _set(self, value: int | str, lag: str) -> None:
         await self._server.call("CONFIG", "SET", FENCE, value, LAG, lag)
-        self.is_up = int(value) >= FENCED_HERE
+        self.is_up, self._set_at = int(value) >= FENCED_HERE, time.monotonic()
 
     def _lag(self) -> str:
         return _lag(self._directive(LAG, SOME_LAG))

@@ -196,7 +196,8 @@ class Pod:
     async def _follow_config(self, server: LivingServer) -> None:
         """What cannot be set now is tried again with the next look."""
         try:
-            await self.fence.look()
+            if server.fence is not None:
+                self.fence.see(*server.fence)
             await self.haste.look(server)
             await self.hush.look(server)
             await self._candidacy.look(server)

@@ -12,6 +12,7 @@ from typing import Any
 
 from valkey_operator.model.cluster import ClusterView
 from valkey_operator.sidecar import modules
+from valkey_operator.sidecar.fence import FENCE
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.valkey import cluster, info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
@@ -50,6 +51,8 @@ class LivingServer:
         self.said: Mapping[str, str] | None = None
         # How often it has answered, be it with a refusal.
         self.answers = 0
+        # What is set there, and when it was asked for that.
+        self.fence: tuple[int, float] | None = None
         # It was told to save its data and end, and may be silent meanwhile.
         self.is_stopping = False
         # What it said of its cluster; None when it does not answer, or is in none.
@@ -91,9 +94,11 @@ class LivingServer:
         asked = time.monotonic()
         try:
             # By a name of our own: whoever sees its end meanwhile takes what it said away.
-            said = info.parse(await self.call("INFO", *SECTIONS))
+            told, fence = await self._ask([("INFO", *SECTIONS), ("CONFIG", "GET", FENCE)])
+            said = info.parse(told)
             self.info = self.said = said
             self.last_word = int(said.get("master_repl_offset", "0")), asked
+            self.fence = int(fence[1]), asked
             self.cluster = await self._cluster_of(said, with_shards)
             if not self._is_listed and said.get("loading") != "1":
                 self._is_listed = True
@@ -160,6 +165,7 @@ class LivingServer:
     async def _ask(self, commands: list[tuple[str, ...]]) -> list[Any]:
         """All at once; one that is refused fails all."""
         answers = await (await self._opened()).call_all([*commands])
+        self.answers += 1
         for answer in answers:
             if isinstance(answer, Refused):
                 raise answer
