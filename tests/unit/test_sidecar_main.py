@@ -311,6 +311,36 @@ class TestHook:
             assert await asyncio.wait_for(hook.wait(), 5) == 0
             os.close(answer)
 
+    async def test_a_pod_that_is_deleted_before_its_sidecar_runs_waits_for_it(self, tmp_path: Path) -> None:
+        done: list[str] = []
+
+        async def hand_over() -> None:
+            done.append("handed over")
+
+        async with self.asking(tmp_path, os.getpid()) as hook:
+            await eventually(lambda: (tmp_path / "stopping").exists())
+            await asyncio.sleep(0.3)
+            assert not (tmp_path / "handover").exists(), "nobody hears who asks through an ordinary file"
+            answers = asyncio.create_task(Handover(tmp_path, hand_over).run())
+            assert await asyncio.wait_for(hook.wait(), 10) == 0
+            answers.cancel()
+        assert done == ["handed over"]
+
+    async def test_it_does_not_wait_for_ever_for_a_sidecar_that_never_came(self, tmp_path: Path) -> None:
+        async with self.asking(tmp_path, os.getpid()) as hook:
+            assert await asyncio.wait_for(hook.wait(), 40) == 0
+        assert not (tmp_path / "handover").exists()
+
+    async def test_a_file_in_the_place_of_its_fifo_does_not_keep_a_sidecar_from_hearing(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / "handover").write_text("1\n")
+        handover = asyncio.create_task(Handover(tmp_path, lambda: asyncio.sleep(0)).run())
+        await asyncio.sleep(0.1)
+        assert not handover.done()
+        assert (tmp_path / "handover").is_fifo()
+        handover.cancel()
+
     async def test_a_question_that_went_with_a_killed_sidecar_is_asked_again(self, run: Path) -> None:
         done: list[str] = []
 

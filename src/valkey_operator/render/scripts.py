@@ -28,13 +28,20 @@ until [ "$stopped" ] || [ -s /run/valkey/stopping ]; do
 done
 """
 
-# Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting.
+# Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting. Where there is
+# none yet, to open it would make a file, through which nobody is ever heard; and where none comes, there is no sidecar,
+# which alone could have let a server in.
 # The answer names the question, which is asked again every second: a sidecar that is killed takes the one it has read
 # with it. In a pod that ends, the kubelet does not start a sidecar's container again that was
 # killed: then nobody would answer, and at the end of its grace the server would be killed too. It answers itself, and
 # the server is told to end in good order.
 HOOK = """\
 echo yes >/run/valkey/stopping
+until [ -p /run/valkey/handover ] && [ -p /run/valkey/handed-over ]; do
+  waited=1$waited
+  [ "$waited" = 11111111111111111111 ] && exit
+  sleep 0.5
+done
 exec 3<>/run/valkey/handover 4<>/run/valkey/handed-over
 echo $$ >&3
 (
@@ -52,11 +59,14 @@ kill $! 2>/dev/null || true
 
 # Starts the sidecar again at once when it ends; the kubelet would wait ten seconds and more. SIGTERM comes to all
 # containers of a pod at once: the sidecar ends when it may, and one that fails meanwhile is started again and told so.
-# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts. It makes the gate,
-# at which the entry point then waits; else that would look for it twenty times a second, just when all start.
+# What this opens, each sidecar inherits: so a lock of one is still held while the next one starts. It makes the FIFOs:
+# the entry point would else look for the gate twenty times a second, just when all start, and a pod may be deleted
+# before its sidecar runs.
 SUPERVISOR = """\
 echo $$ >/run/valkey/sidecar
-[ -p /run/valkey/gate ] || mkfifo -m 660 /run/valkey/gate
+for fifo in /run/valkey/gate /run/valkey/handover /run/valkey/handed-over; do
+  [ -p "$fifo" ] || mkfifo -m 660 "$fifo"
+done
 lock=/data/.valkey-operator/lock
 mkdir -p "${lock%/*}"
 true 9<>"$lock" && exec 9<>"$lock"

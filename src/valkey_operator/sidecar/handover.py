@@ -49,7 +49,8 @@ class Handover:
 
 
 def _made(fifo: Path) -> Path:
-    if not fifo.exists():
+    if not fifo.is_fifo():
+        fifo.unlink(missing_ok=True)
         os.mkfifo(fifo, 0o660)
     return fifo
 
