@@ -318,7 +318,7 @@ class TestHook:
             done.append("handed over")
 
         async with self.asking(tmp_path, os.getpid()) as hook:
-            await eventually(lambda: (tmp_path / "stopping").exists())
+            await eventually((tmp_path / "stopping").exists)
             await asyncio.sleep(0.3)
             assert not (tmp_path / "handover").exists(), "nobody hears who asks through an ordinary file"
             answers = asyncio.create_task(Handover(tmp_path, hand_over).run())

@@ -28,9 +28,9 @@ until [ "$stopped" ] || [ -s /run/valkey/stopping ]; do
 done
 """
 
-# Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting. Where there is
-# none yet, to open it would make a file, through which nobody is ever heard; and where none comes, there is no sidecar,
-# which alone could have let a server in.
+# Opened for both ways a FIFO blocks nobody, and a question waits in it for a sidecar that is just starting. Where there
+# is none yet, to open it would make a file, through which nobody is ever heard; and where none comes, there is no
+# sidecar, which alone could have let a server in.
 # The answer names the question, which is asked again every second: a sidecar that is killed takes the one it has read
 # with it. In a pod that ends, the kubelet does not start a sidecar's container again that was
 # killed: then nobody would answer, and at the end of its grace the server would be killed too. It answers itself, and
