@@ -3,14 +3,14 @@
 Needs the cluster of this checkout with the operator in it (`make up`). Prints one JSON line per figure; times stand
 beside bare servers of the same image, started by StatefulSets in the same run.
 
-    python -m bench.one_node [ready] [three] [cluster] [six] [sidecar] [idle]
+    python -m bench.one_node [--runs N] [ready] [three] [cluster] [six] [sidecar] [idle]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,6 @@ from devcluster.places import default_name
 from devcluster.pods import PodName
 from devcluster.provider import checkout
 
-RUNS = 5
 SIX = 6
 MANY = 50
 AT_REST = 300.0
@@ -36,7 +35,8 @@ STORED = {"size": "64Mi", "storageClassName": "standard"}
 class Bench:
     """The cluster, and what every figure needs of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: int = 5) -> None:
+        self.runs = runs
         self.cluster = EmbeddedCluster(default_name(checkout()))
         self._number = 0
 
@@ -85,8 +85,14 @@ def main() -> None:
         "sidecar": measure_sidecar,
         "idle": measure_idle,
     }
-    bench = Bench()
-    for name in sys.argv[1:] or figures:
+    words = argparse.ArgumentParser(prog="python -m bench.one_node")
+    words.add_argument("--runs", type=int, default=5)
+    words.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(figures))
+    given = words.parse_args()
+    if unknown := set(given.figures) - set(figures):
+        words.error(f"{', '.join(sorted(unknown))}: no such figure; there are {', '.join(figures)}")
+    bench = Bench(given.runs)
+    for name in given.figures or figures:
         figures[name](bench)
 
 
@@ -133,7 +139,7 @@ def cluster(name: str) -> dict[str, Any]:
 def measure_ready(bench: Bench) -> None:
     """From the manifest to `Ready` in the status."""
     baseline = timed(hash_half_a_gigabyte)
-    times = [_until_ready(bench, valkey("one")) for _ in range(RUNS)]
+    times = [_until_ready(bench, valkey("one")) for _ in range(bench.runs)]
     runs = [round(value, 2) for value in times]
     show("one_ready_s", round(statistics.median(times), 2), baseline_s=round(baseline, 2), runs=runs)
 
@@ -150,7 +156,7 @@ def measure_cluster(bench: Bench) -> None:
 
 def _beside_bare(bench: Bench, figure: str, wanted: dict[str, Any], pods: int) -> None:
     ours, others = [], []
-    for _ in range(RUNS):
+    for _ in range(bench.runs):
         with bench.namespace() as namespace:
             begun = time.monotonic()
             bench.apply(namespace, *(bare(f"v{number}") for number in range(pods)))
@@ -176,7 +182,7 @@ def measure_six(bench: Bench) -> None:
     """Six at once, ours beside bare ones, in turns."""
     found: dict[str, list[float]] = {"bare": [], "ours": []}
     makers = {"bare": bare, "ours": valkey}
-    for _ in range(RUNS):
+    for _ in range(bench.runs):
         for name, make in makers.items():
             with bench.namespace() as namespace:
                 begun = time.monotonic()
