@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from devcluster.faults import Faults
+from devcluster.problem import Problem
 from tests.e2e.conftest import PLACE, Place
 
 # Within this time of its beginning a work is struck.
@@ -135,8 +136,16 @@ class Deployed:
         return [each for each in running if "deletionTimestamp" not in each["metadata"]]
 
     def _kill_a_sidecar(self) -> None:
-        pod = self.dice.choice(self._pods())["metadata"]["name"]
-        self.faults.kill_container(f"{self.place.namespace}/{pod}", "sidecar")
+        """One may go between the look and the kill: scaling ends pods too."""
+        for tries_left in reversed(range(5)):
+            pod = self.dice.choice(self._pods())["metadata"]["name"]
+            try:
+                self.faults.kill_container(f"{self.place.namespace}/{pod}", "sidecar")
+            except Problem:
+                if not tries_left:
+                    raise
+            else:
+                return
 
     def _drain(self) -> None:
         """Of this deployment's pods only: the operator's are struck by other seeds."""

@@ -78,6 +78,18 @@ def test_a_late_answer_takes_nothing_back_and_a_grant_is_never_longer_than_agree
     assert lease.until == 103.0 + GRANT
 
 
+def test_what_was_asked_for_in_an_office_that_is_over_is_of_no_use() -> None:
+    lease = Lease()
+    lease.granted(100.0, 6.0, B)
+    lease.end(101.0)
+    lease.granted(100.9, 6.0, B)
+    lease.acknowledged(100.9, BOTH, BOTH)
+    assert (lease.until, lease.promotable) == (0.0, None)
+    lease.begin(103.0)
+    lease.granted(104.0, 6.0, B)
+    assert lease.until == 110.0
+
+
 def test_a_new_office_begins_with_a_full_time() -> None:
     lease = Lease(until=5.0, promotable=B)
     lease.begin(100.0)
@@ -203,12 +215,13 @@ async def test_a_sidecar_that_starts_again_in_time_is_not_noticed_by_writers(fol
 
 
 async def test_a_server_that_somebody_makes_primary_by_hand_does_not_write(folder: Path) -> None:
-    async with leased(folder, 2) as (_operator, (a, b, _c)):
+    async with leased(folder, 2) as (operator, (a, b, _c)):
         await b.ask("REPLICAOF", "NO", "ONE")
         assert await fenced_after(b) < GRANT / 2
         # Nor one that was primary a moment ago: its time is over with its office.
         await b.order(1, replicate=contract.Replicate(primary=a.name))
         await eventually(b.is_in_sync)
+        operator.epoch = 2
         assert (await a.order(2, hand_over=contract.HandOver(to=b.name))).result == contract.RESULT_DONE
         await a.ask("REPLICAOF", "NO", "ONE")
         assert await fenced_after(a) < GRANT / 2
@@ -220,7 +233,7 @@ async def test_a_primary_that_comes_back_begins_behind_its_fence(folder: Path) -
         await operator.stop()
         await b.stop_sidecar()
         await c.stop_sidecar()
-        a.pod.lease.end()
+        a.pod.lease.end(clock())
         os.kill(a.process.pid, signal.SIGKILL)
         await eventually(a.pod.open_gate)
         await eventually(a.is_in_sync)

@@ -68,6 +68,7 @@ class Lease:
     promotable: Nodes | None = None
     # In memory: it is as old as the pod, and is written every two seconds.
     noted_in: Path | None = None
+    ended: float = 0.0
 
     @classmethod
     def kept_in(cls, file: Path) -> Lease:
@@ -83,16 +84,19 @@ class Lease:
         """This node was made primary, or was alone until now."""
         self.until, self.promotable = now + GRANT, None
 
-    def end(self) -> None:
+    def end(self, now: float) -> None:
         """Whoever makes this server a primary again by hand makes it no primary that writes."""
-        self.until, self.promotable = 0.0, None
+        self.until, self.promotable, self.ended = 0.0, None, now
 
     def granted(self, sent: float, seconds: float, promotable: Nodes) -> None:
+        """What was asked for in an office that is over by now is of no use."""
+        if sent < self.ended:
+            return
         self.until = max(self.until, sent + min(seconds, GRANT))
         self.promotable = promotable
 
     def acknowledged(self, asked: float, by: Nodes, others: Nodes) -> None:
-        if self.needed(others) <= by:
+        if asked >= self.ended and self.needed(others) <= by:
             self.until = max(self.until, asked + WORD)
 
     def needed(self, others: Nodes) -> Nodes:

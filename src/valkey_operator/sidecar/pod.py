@@ -416,7 +416,7 @@ class Pod:
 
     def end_office(self) -> None:
         """This node is a replica from now on."""
-        self.lease.end()
+        self.lease.end(clock())
         self.lease.note()
 
     async def hand_over(self, epoch: int, to: str, limit: float) -> int:

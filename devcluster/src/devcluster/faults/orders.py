@@ -40,15 +40,11 @@ class Faults:
 
     def kill(self, pod: str, container: str | None = None) -> int:
         """SIGKILL the server process, as the kernel's memory killer would; nothing is left to heal."""
-        pid = self._server(pod, container).server_pid
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        return _killed(self._server(pod, container).server_pid, pod)
 
     def kill_container(self, pod: str, container: str | None = None) -> int:
         """SIGKILL a container's first process, and with it all others there; the kubelet starts it anew."""
-        pid = self._server(pod, container).pid
-        os.kill(pid, signal.SIGKILL)
-        return pid
+        return _killed(self._server(pod, container).pid, pod)
 
     def pause(self, pod: str, container: str | None = None) -> Fault:
         """SIGSTOP the server process: it keeps its memory and connections and answers nothing."""
@@ -253,6 +249,14 @@ def _component(part: str) -> str:
 
 def _mark(fault: Fault) -> str:
     return f"devcluster-{fault.id}"
+
+
+def _killed(pid: int, pod: str) -> int:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        raise Problem(f"process {pid} of pod {pod} ended before it could be killed") from None
+    return pid
 
 
 def _started(pid: int) -> str:
