@@ -39,6 +39,7 @@ NODE_TIMEOUT = "3000"
 CONFIG = (
     'save ""\nappendonly no\ncluster-enabled yes\ncluster-allow-replica-migration no\nrepl-diskless-sync-delay 0\n'
     f"repl-diskless-load on-empty-db\ncluster-node-timeout {NODE_TIMEOUT}\nbind {HOST}\nprotected-mode no\n"
+    "enable-debug-command local\n"
 )
 
 

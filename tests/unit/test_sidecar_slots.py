@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,22 @@ async def test_as_a_whole_it_can_be_called_off(folder: Path) -> None:
         assert await b.ask("DBSIZE") == 0
 
 
+async def test_as_a_whole_it_is_not_called_off_once_the_target_may_have_taken_the_slots(folder: Path) -> None:
+    """The source would accept writes again, and lose them when it hears whose the slots are."""
+    async with formed(folder, shards=2) as everyone:
+        a, b = everyone.values()
+        slots = frozenset(range(8192))
+        async with writing(everyone) as writer:
+            await a.ask("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -2)
+            await begin(a, b, slots, False)
+            await eventually(lambda: owns(b, slots), 10)
+            await a.obeys(cancel_migration=contract.CancelMigration())
+            await asyncio.sleep(0.2)  # long for a writer that may write
+            await a.ask("DEBUG", "DROP-CLUSTER-PACKET-FILTER", -1)
+            await eventually(lambda: says(a, DONE), 10)
+        assert await writer.lost() == []
+
+
 async def test_key_by_key_it_can_be_called_off_and_goes_on_when_asked_again(folder: Path) -> None:
     async with formed(folder, shards=2, version="8.1") as everyone:
         a, b = everyone.values()
@@ -350,6 +367,7 @@ async def test_the_sidecars_own_user_may_do_all_of_it_and_read_no_key(
             each.living._user, each.living._passwords = SIDECAR, lambda: ["secret"]
             each.living._disconnect()
         await moved(a, b, FEW, by_key)
+        await a.obeys(cancel_migration=contract.CancelMigration())
         dumped = await a.obeys(dump_functions=contract.DumpFunctions())
         await b.obeys(load_functions=contract.LoadFunctions(functions=dumped.functions))
         await a.obeys(hurry=contract.Hurry(milliseconds=1000))

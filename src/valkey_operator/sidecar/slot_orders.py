@@ -28,6 +28,17 @@ from valkey_operator.valkey.connection import Refused
 # Not one that is done: that may be from an earlier time, and the slots may have come back since.
 EMPTIED = contract.SlotMigration.STATE_EMPTIED
 
+# At one go: once it is granted, the target may own the slots before the source has heard of it. A source that is
+# called off then accepts writes again, and loses them.
+CALL_OFF = """
+for _, job in ipairs(server.call('CLUSTER', 'GETSLOTMIGRATIONS')) do
+    for i = 1, #job, 2 do
+        if job[i] == 'state' and job[i + 1] == 'failover-granted' then return 0 end
+    end
+end
+return server.call('CLUSTER', 'CANCELSLOTMIGRATIONS')
+"""
+
 
 class Pod(cluster_orders.Pod, Protocol):
     @property
@@ -72,7 +83,7 @@ class SlotOrders:
         await self._pod.mover.cancel()
         if moves_whole_slots((server.info or {}).get("valkey_version", "")):
             try:
-                await server.call("CLUSTER", "CANCELSLOTMIGRATIONS")
+                await server.call("EVAL_RO", CALL_OFF, 0)
             except Refused as refusal:
                 if "No migrations ongoing" not in str(refusal):
                     raise
