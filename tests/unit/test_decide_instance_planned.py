@@ -123,13 +123,13 @@ class TestHandover:
         stopping = node(A, primary(), pod=SeenPod(is_ready=True, is_being_deleted=True))
         assert recorded(planned(three(stopping))) == (2, B, Why.POD_STOPPING, True)
 
-    def test_it_waits_for_a_quiet_second_but_not_for_a_pod_that_is_being_stopped(self) -> None:
-        asked = three(wish=Wish(3, switchover=B), quiet_for=0.5)
+    def test_it_waits_until_clients_have_followed_the_last_pod_but_not_for_a_pod_that_is_being_stopped(self) -> None:
+        asked = three(wish=Wish(3, switchover=B), quiet_for=2.0)
         found = planned(asked)
-        assert guards(found) == {"the_pods_have_been_quiet_for_a_second"}
+        assert guards(found) == {"the_pods_have_been_quiet"}
         assert found.again is not None
         assert found.again < 1
-        assert recorded(planned(replace(asked, quiet_for=2.0)))[1] == B
+        assert recorded(planned(replace(asked, quiet_for=2.3)))[1] == B
         pod = SeenPod("pod of v-0", is_ready=True, is_being_deleted=True)
         stopping = replace(node(A, primary()), pod=pod)
         assert recorded(planned(three(stopping, quiet_for=0.0)))[2] == Why.POD_STOPPING

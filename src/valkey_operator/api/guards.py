@@ -55,9 +55,9 @@ class Guard(Word):
         "another handover within two seconds of the last one, which clients have to follow first",
         NOTHING,
     )
-    THE_PODS_HAVE_BEEN_QUIET_FOR_A_SECOND = (
-        "the_pods_have_been_quiet_for_a_second",
-        "a handover right after a pod has come or gone, because clients follow one change a second",
+    THE_PODS_HAVE_BEEN_QUIET = (
+        "the_pods_have_been_quiet",
+        "a handover within two seconds after a pod has come or gone, because clients follow one change a second",
         NOTHING,
     )
 

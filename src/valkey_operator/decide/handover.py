@@ -14,9 +14,9 @@ from valkey_operator.model.instance import SeenInstance, SeenNode
 # After a handover that did not come about; a pod that is being stopped has less time.
 PAUSE = timedelta(seconds=30)
 SHORT_PAUSE = timedelta(seconds=5)
-# kube-proxy holds a change back that comes within a second of another one.
+# kube-proxy follows one change a second: the one before ours may have waited for a second, and ours waits one after it.
 QUIET = timedelta(seconds=2)
-QUIET_PODS = 1.2
+QUIET_PODS = 2.2
 LOOK_AGAIN = 0.4
 
 
@@ -35,7 +35,7 @@ def plan(seen: SeenInstance, primary: SeenNode, request: Request, now: datetime)
         why = check(seen, primary, request, now)
         if why:
             refused = Refusal(step, guard, why, of_request=request.reason == Why.SWITCHOVER)
-            is_brief = guard == Guard.THE_PODS_HAVE_BEEN_QUIET_FOR_A_SECOND
+            is_brief = guard == Guard.THE_PODS_HAVE_BEEN_QUIET
             waits = (Wait(why, LOOK_AGAIN) if is_brief else Wait(why),)
             return Step(waits=waits, refusals=(refused,), is_exclusive=False)
     ready = [node for node in request.candidates if sight.is_caught_up(node, primary)]
@@ -94,13 +94,13 @@ def the_service_was_not_moved_just_now(
     return "" if is_quiet else "the Service was moved just now, and clients have to follow first"
 
 
-def the_pods_have_been_quiet_for_a_second(
+def the_pods_have_been_quiet(
     seen: SeenInstance, _primary: SeenNode, request: Request, _now: datetime
 ) -> str:
     """Else clients would be led to the old primary for up to a second more. A pod that is being stopped has no time."""
     if request.reason == Why.POD_STOPPING or seen.quiet_for >= QUIET_PODS:
         return ""
-    return "a pod has come or gone just now, and clients follow one change a second"
+    return "a pod has come or gone in the last two seconds, and clients follow one change a second"
 
 
 def _is_within(time: timedelta, at: datetime, now: datetime) -> bool:
@@ -114,5 +114,5 @@ GUARDS: dict[Guard, Check] = named(
     replica_is_caught_up_before_switchover,
     the_last_handover_did_not_fail_just_now,
     the_service_was_not_moved_just_now,
-    the_pods_have_been_quiet_for_a_second,
+    the_pods_have_been_quiet,
 )
