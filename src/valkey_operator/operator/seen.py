@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,10 +21,23 @@ LOG_PREFIX = re.compile(r"^\d+:[XCSM] .{20,30} [.\-*#] ")
 
 
 class Custom(ManagedObject, frozen=True, gc=False):
-    """A custom resource, whole: there are few, and every field may matter."""
+    """A custom resource, whole: every field may matter. What many of them say is in memory once."""
 
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _share_texts(self.spec)
+        _share_texts(self.status)
+
+
+def _share_texts(tree: dict[str, Any] | list[Any]) -> None:
+    """Of a tree that is fresh from the decoder, and nobody else's yet."""
+    for place, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if type(value) is str:
+            tree[place] = sys.intern(value)  # type: ignore[index]
+        elif isinstance(value, dict | list):
+            _share_texts(value)
 
 
 class PodCondition(Vocabulary, frozen=True, gc=False):
