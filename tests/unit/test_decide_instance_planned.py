@@ -123,7 +123,9 @@ class TestHandover:
         stopping = node(A, primary(), pod=SeenPod(is_ready=True, is_being_deleted=True))
         assert recorded(planned(three(stopping))) == (2, B, Why.POD_STOPPING, True)
 
-    def test_it_waits_until_clients_have_followed_the_last_pod_but_not_for_a_pod_that_is_being_stopped(self) -> None:
+    def test_it_waits_until_clients_have_followed_the_last_pod_but_not_for_a_pod_that_is_being_stopped(
+        self,
+    ) -> None:
         asked = three(wish=Wish(3, switchover=B), quiet_for=2.0)
         found = planned(asked)
         assert guards(found) == {"the_pods_have_been_quiet"}
@@ -141,6 +143,28 @@ class TestHandover:
     def test_once_recorded_the_one_in_office_hands_over(self) -> None:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()))
         assert planned(seen).actions == (MoveService(B), HandOver(A, B, 2))
+
+    def stopping(self, grace: int | None = 60, **more: Any) -> SeenInstance:
+        pod = SeenPod("pod of v-0", is_ready=True, is_being_deleted=True, grace=grace)
+        under_way = change(2, A, B, Why.POD_STOPPING, planned=True, ago=more.pop("ago", 0.0))
+        stopping = replace(node(A, primary()), pod=pod)
+        return three(stopping, node(B, replica()), record=Record(2, B), last_failover=under_way, **more)
+
+    def test_a_pod_that_is_being_stopped_serves_until_clients_have_followed_the_service(self) -> None:
+        found = planned(self.stopping())
+        assert found.actions == (MoveService(B),)
+        assert found.again == pytest.approx(1.1)
+        found = planned(self.stopping(service=B, moved_for=0.4))
+        assert found.actions == ()
+        assert found.again == pytest.approx(0.7)
+        assert planned(self.stopping(service=B, moved_for=1.1)).actions == (HandOver(A, B, 2),)
+
+    def test_an_operator_that_came_later_does_not_wait_for_clients_any_more(self) -> None:
+        assert planned(self.stopping(service=B)).actions == (HandOver(A, B, 2),)
+
+    @pytest.mark.parametrize("grace", [1, None])
+    def test_a_pod_with_little_time_hands_over_at_once(self, grace: int | None) -> None:
+        assert planned(self.stopping(grace)).actions == (MoveService(B), HandOver(A, B, 2))
 
     def test_cut_between_demotion_and_promotion_it_is_completed(self) -> None:
         seen = self.recorded_for_b(node(A, replica(follows=B, link_is_up=False), 2, B), node(B, replica()))

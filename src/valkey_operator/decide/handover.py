@@ -94,9 +94,7 @@ def the_service_was_not_moved_just_now(
     return "" if is_quiet else "the Service was moved just now, and clients have to follow first"
 
 
-def the_pods_have_been_quiet(
-    seen: SeenInstance, _primary: SeenNode, request: Request, _now: datetime
-) -> str:
+def the_pods_have_been_quiet(seen: SeenInstance, _primary: SeenNode, request: Request, _now: datetime) -> str:
     """Else clients would be led to the old primary for up to a second more. A pod that is being stopped has no time."""
     if request.reason == Why.POD_STOPPING or seen.quiet_for >= QUIET_PODS:
         return ""

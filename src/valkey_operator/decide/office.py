@@ -18,6 +18,7 @@ from valkey_operator.decide.actions import (
     Refusal,
     SetPromotable,
     Step,
+    Wait,
     Why,
     wait,
 )
@@ -27,6 +28,9 @@ from valkey_operator.model.instance import SeenInstance, SeenNode, TakenOver
 # A handover that did not come about in this time is given up, and the one in office stays; one that was refused sooner,
 # while that one may still write by its last grant.
 PATIENCE, SHORT_PATIENCE = timedelta(seconds=30), timedelta(seconds=2)
+# kube-proxy follows one change a second. A pod with less grace than this cannot wait for it.
+CLIENTS_FOLLOW = 1.1
+ENOUGH_GRACE = 10
 FIRST_EPOCH = 1
 
 
@@ -154,6 +158,11 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
         # The Service first: it takes the network longer to follow than the servers to change.
         moved = (MoveService(primary.name),) if seen.service != primary.name else ()
+        if left := _until_clients_follow(seen, rival, is_moved=not moved):
+            waits = (
+                Wait("clients follow the Service, and are served by the former primary until then", left),
+            )
+            return Step(moved, waits=waits, doing=doing, is_exclusive=True)
         handed = HandOver(rival.name, primary.name, seen.record.epoch)
         return Step((*moved, handed), doing=doing, is_exclusive=True)
     if is_planned(seen) or sight.is_seen_out_of_office(primary):
@@ -162,6 +171,16 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
             return wait(why)
         return succession.record(seen, rival, Why.HANDED_BACK, primary.name, planned=True)
     return wait(f"{primary.name} is recorded as primary and does not say what it is")
+
+
+def _until_clients_follow(seen: SeenInstance, rival: SeenNode, *, is_moved: bool) -> float:
+    """A pod that is being stopped has changed a moment ago: other work waits for the network before it begins.
+
+    Connections that are open stay with the former primary, and are let go when the way to the new one is there.
+    """
+    if _kind(seen) != Why.POD_STOPPING or rival.pod is None or (rival.pod.grace or 0) < ENOUGH_GRACE:
+        return 0.0
+    return max(0.0, CLIENTS_FOLLOW - seen.moved_for) if is_moved else CLIENTS_FOLLOW
 
 
 def _has_failed(seen: SeenInstance, now: datetime) -> bool:

@@ -107,6 +107,8 @@ class SeenPod:
     uid: str = ""
     is_ready: bool = False
     is_being_deleted: bool = False
+    # Of the time that it has to end in good order; None: it is not being stopped, or nobody says.
+    grace: int | None = None
     # A machine was found for it; and for how long none was.
     is_placed: bool = True
     unplaced_for: float = 0.0
@@ -224,6 +226,8 @@ class SeenInstance:
     operation: str = ""
     # For how many seconds no pod has come, gone, or changed whether it is ready.
     quiet_for: float = inf
+    # For how many seconds the Service leads where it does, as far as this operator has moved it.
+    moved_for: float = inf
     # The one in office has refused to hand over, or could not, in this epoch.
     handover_failed: bool = False
 

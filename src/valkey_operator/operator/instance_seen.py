@@ -78,6 +78,7 @@ class Sight:
             lease,
             (status.get("operation") or {}).get("kind", ""),
             self._memory.quiet_for(item.key),
+            self._memory.moved_for(item.key),
             self._memory.handover_failed(item.key, record.epoch),
         )
 
@@ -299,6 +300,7 @@ def pod_of(
         pod.metadata.uid,
         pod.is_ready,
         bool(pod.metadata.deletion_timestamp),
+        pod.metadata.deletion_grace_period_seconds,
         is_placed,
         0.0 if known.unplaced_since is None else now - known.unplaced_since,
         has_run=pod.status.phase not in ("", "Pending"),

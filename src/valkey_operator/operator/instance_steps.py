@@ -55,6 +55,7 @@ class Steps:
                 return await self._note_done(item, epoch, pause)
             case do.MoveService(to):
                 await self._world.writer.apply(self._world.caches.services, primary_service(deployment, to))
+                self._memory.note_moved(item.key)
             case do.MakeNode(name):
                 await self._apply_nodes((name,), deployment, seen)
             case do.UpdateNodes(names):

@@ -76,6 +76,8 @@ class Memory:
         self._asked: dict[Key, tuple[str, float]] = {}
         # When a pod was last seen to change, by deployment.
         self._stirred: dict[Key, float] = {}
+        # When this process moved its Service last, by deployment.
+        self._moved: dict[Key, float] = {}
         # The last epoch in which the one in office did not hand over, by deployment.
         self._failed_handovers: dict[Key, int] = {}
         # Primaries that were seen in office since this process began.
@@ -87,6 +89,12 @@ class Memory:
 
     def quiet_for(self, deployment: Key) -> float:
         return self.now() - self._stirred.get(deployment, -inf)
+
+    def note_moved(self, deployment: Key) -> None:
+        self._moved[deployment] = self.now()
+
+    def moved_for(self, deployment: Key) -> float:
+        return self.now() - self._moved.get(deployment, -inf)
 
     def note_failed_handover(self, deployment: Key, epoch: int) -> None:
         self._failed_handovers[deployment] = epoch
