@@ -21,6 +21,7 @@ from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.runtime import Runtime
 from valkey_operator.operator import certificates
+from valkey_operator.operator.calls import Sidecars
 from valkey_operator.operator.hearing import Hearing
 from valkey_operator.operator.main import controllers
 from valkey_operator.operator.world import World
@@ -44,7 +45,8 @@ async def converge(way: Access, namespace: str) -> None:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
         world = World.of(settings, client, runtime, Recorder(client, "test", "test"), lambda: 0.0)
-        made = controllers(world, Hearing(world, Leadership(client, Key(namespace, "test"), "test")))
+        hearing = Hearing(world, Leadership(client, Key(namespace, "test"), "test"))
+        made = controllers(world, hearing, Sidecars(lambda: None, settings.trust_domain))
         for controller in made:
             runtime.add(controller)
         async with running(runtime.run()):

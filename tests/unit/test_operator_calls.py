@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.caches import running
 from tests.mtls import ISSUING, material, node
 from tests.pki import NODE, OPERATOR
 from tests.unit.test_sidecar_orders import Pod as SidecarsPod
@@ -29,7 +30,7 @@ def wanted(name: str = NODE.node, kind: str = NODE.kind) -> Custom:
     return Custom(ManagedMetadata(name=name, namespace=NODE.namespace, owner_references=(owner,)))
 
 
-def running(uid: str = "u1", address: str = "127.0.0.1") -> Pod:
+def placed(uid: str = "u1", address: str = "127.0.0.1") -> Pod:
     return Pod(Metadata(name="p", uid=uid), status=PodStatus(pod_ip=address))
 
 
@@ -42,37 +43,39 @@ def pod() -> SidecarsPod:
 async def sidecars(pod: SidecarsPod) -> AsyncIterator[Sidecars]:
     doorman = channel.Doorman(NODE, OPERATOR, Counts())
     async with channel.opened(pod, doorman, node(), 0, "127.0.0.1") as port:
-        yield Sidecars(lambda: OPERATORS, NODE.trust_domain, port)
+        made = Sidecars(lambda: OPERATORS, NODE.trust_domain, port)
+        async with running(made.run()):
+            yield made
 
 
 async def test_a_sidecar_is_observed_and_ordered(sidecars: Sidecars, pod: SidecarsPod) -> None:
-    assert (await sidecars.observe(wanted(), running())).node == "a"
+    assert (await sidecars.observe(wanted(), placed())).node == "a"
     order = contract.Order(epoch=3, promote=contract.Promote())
-    assert (await sidecars.act(wanted(), running(), order)).result == contract.RESULT_DONE
+    assert (await sidecars.act(wanted(), placed(), order)).result == contract.RESULT_DONE
     assert order.pod_uid == ""
     assert pod.server is not None
     assert pod.server.calls == [("REPLICAOF", "NO", "ONE")]
 
 
 async def test_an_order_names_the_pod_it_is_for(sidecars: Sidecars, pod: SidecarsPod) -> None:
-    outcome = await sidecars.act(wanted(), running("u0"), contract.Order(epoch=3, save=contract.Save()))
+    outcome = await sidecars.act(wanted(), placed("u0"), contract.Order(epoch=3, save=contract.Save()))
     assert outcome.guard == "an_order_is_for_one_pod"
     with pytest.raises(Unanswered, match="this is pod u1, not u0"):
-        await sidecars.observe(wanted(), running("u0"))
+        await sidecars.observe(wanted(), placed("u0"))
     assert pod.server is not None
     assert pod.server.calls == []
 
 
 async def test_another_node_at_the_same_address_is_not_asked(sidecars: Sidecars) -> None:
     with pytest.raises(Unanswered, match="cache-0-0"):
-        await sidecars.observe(wanted("cache-0-9"), running())
+        await sidecars.observe(wanted("cache-0-9"), placed())
 
 
 @pytest.mark.parametrize(
     ("node_", "pod_", "words"),
     [
-        (wanted(), running(address=""), "pod p has no address yet"),
-        (wanted(kind="Job"), running(), "belongs to no deployment"),
+        (wanted(), placed(address=""), "pod p has no address yet"),
+        (wanted(kind="Job"), placed(), "belongs to no deployment"),
     ],
 )
 async def test_who_cannot_be_asked_is_named(sidecars: Sidecars, node_: Custom, pod_: Pod, words: str) -> None:
@@ -82,13 +85,13 @@ async def test_who_cannot_be_asked_is_named(sidecars: Sidecars, node_: Custom, p
 
 async def test_without_a_certificate_nobody_is_asked() -> None:
     with pytest.raises(Unanswered, match="no certificate yet"):
-        await Sidecars(lambda: None, NODE.trust_domain).observe(wanted(), running())
+        await Sidecars(lambda: None, NODE.trust_domain).observe(wanted(), placed())
 
 
 async def test_one_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "OBSERVE_LIMIT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        asking = Sidecars(lambda: OPERATORS, NODE.trust_domain, port).observe(wanted(), running())
+        asking = Sidecars(lambda: OPERATORS, NODE.trust_domain, port).observe(wanted(), placed())
         with pytest.raises(Unanswered, match="no answer within"):
             await asyncio.wait_for(asking, 5)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -35,6 +36,12 @@ class CheckedChannel(Channel):
         config = Configuration(http2_connection_window_size=LARGEST, http2_stream_window_size=LARGEST)
         super().__init__(host, port, ssl=credentials.client_context(), config=config)
         self._peer = peer
+        self.made_at = time.monotonic()
+
+    @property
+    def is_connected(self) -> bool:
+        """As far as this end has heard."""
+        return self._connected
 
     def _protocol_factory(self) -> H2Protocol:
         return bounded(super()._protocol_factory())

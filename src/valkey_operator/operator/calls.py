@@ -1,4 +1,4 @@
-"""The operator's calls to sidecars: each on a connection of its own, to exactly the pod and the node that are meant.
+"""The operator's calls to sidecars, to exactly the pod and the node that are meant.
 
 Every way to fail ends in `Unanswered` with one sentence; a node that cannot be asked is not a node that is gone.
 """
@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from valkey_operator.contract.channel import PORT, Unanswered, answered, opened
+from valkey_operator.contract.channel import PORT, Unanswered, answered
 from valkey_operator.contract.identity import KINDS, NodeIdentity, Scope
+from valkey_operator.contract.kept import Kept
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeStub
@@ -44,6 +45,14 @@ class Sidecars:
         self._trust_domain = trust_domain
         self._port = port
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._kept = Kept()
+
+    async def run(self) -> None:
+        """Until cancelled: then no connection is left open."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._kept.close()
 
     async def observe(
         self, node: Custom, pod: Pod, limit: float = OBSERVE_LIMIT, *, slot_keys: bool = False
@@ -72,7 +81,10 @@ class Sidecars:
         if not pod.status.pod_ip:
             raise Unanswered(f"pod {pod.metadata.name} has no address yet")
         peer = identity_of(node, self._trust_domain)
-        async with self._slots, opened(pod.status.pod_ip, credentials, peer, self._port) as channel:
+        async with (
+            self._slots,
+            self._kept.opened(pod.status.pod_ip, credentials, peer, self._port) as channel,
+        ):
             yield NodeStub(channel)
 
 

@@ -37,8 +37,10 @@ async def run(settings: OperatorSettings) -> None:
             world = World.of(settings, client, runtime, recorder, leadership.leads_for)
             runtime.beside(recorder.run)
             hearing = Hearing(world, leadership)
-            runtime.beside(hearing.run)
-            for controller in controllers(world, hearing):
+            sidecars = Sidecars(lambda: world.identity.credentials, settings.trust_domain)
+            for work in (hearing.run, sidecars.run):
+                runtime.beside(work)
+            for controller in controllers(world, hearing, sidecars):
                 runtime.add(controller)
             kinds = OwnKinds(unfenced, runtime.resources())
             ready = {"custom resources": kinds.trouble, **runtime.checks()}
@@ -47,11 +49,10 @@ async def run(settings: OperatorSettings) -> None:
                 await runtime.run()
 
 
-def controllers(world: World, hearing: Hearing) -> list[Controller]:
+def controllers(world: World, hearing: Hearing, sidecars: Sidecars) -> list[Controller]:
     """All of them, each woken by what it watches and by what sidecars say."""
     roots = RootController(world)
     certificates = CertificateController(world, roots)
-    sidecars = Sidecars(lambda: world.identity.credentials, world.settings.trust_domain)
     nodes, valkeys = NodeController(world, sidecars), ValkeyController(world, sidecars)
     clusters = ClusterController(world, sidecars, valkeys.memory, valkeys.sight)
     for wake in (certificates.wake, nodes.controller.wake):
