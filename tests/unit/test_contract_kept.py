@@ -83,6 +83,16 @@ async def test_one_whose_other_end_has_hung_up_is_not_used(ways: Kept, port: int
     assert await asked(ways, port, credentials) is not first
 
 
+async def test_a_sidecar_that_ends_does_not_wait_for_those_who_are_connected_and_ask_nothing(
+    ways: Kept,
+) -> None:
+    doorman = channel.Doorman(NODE, OPERATOR, Counts())
+    async with channel.opened(SidecarsPod(), doorman, node(), 0, HERE) as port:
+        first = await asked(ways, port, operators())
+        assert first.is_connected
+    await eventually(lambda: not first.is_connected, kept.IDLE / 2)
+
+
 async def test_a_new_certificate_is_shown_on_a_new_connection(ways: Kept, port: int) -> None:
     credentials = operators()
     first = await asked(ways, port, credentials)

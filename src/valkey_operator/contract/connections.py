@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
+from collections.abc import Collection
 from typing import cast
 
+from grpclib._typing import IServable
+from grpclib.config import Configuration
 from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol
 from grpclib.server import Server
 from h2.events import DataReceived, Event, RequestReceived, ResponseReceived, StreamReset
@@ -27,16 +31,30 @@ log = logging.getLogger(__name__)
 
 
 class BoundedServer(Server):
-    """Nothing is remembered of a connection before its handshake is over."""
+    """Nothing is remembered of a connection before its handshake is over.
+
+    Connections over which nobody asks anything end with it: it would wait for them as long as their other ends like.
+    """
+
+    def __init__(self, services: Collection[IServable], *, config: Configuration | None = None) -> None:
+        super().__init__(services, config=config)
+        self._open: weakref.WeakSet[_Bounded] = weakref.WeakSet()
 
     def _protocol_factory(self) -> H2Protocol:
         return cast("H2Protocol", _Newcomer(self))
 
     def made(self) -> H2Protocol:
-        return bounded(super()._protocol_factory())
+        protocol = bounded(super()._protocol_factory())
+        self._open.add(protocol)
+        return protocol
+
+    def close(self) -> None:
+        super().close()
+        for each in [*self._open]:
+            each.end_if_idle()
 
 
-def bounded(usual: H2Protocol) -> H2Protocol:
+def bounded(usual: H2Protocol) -> _Bounded:
     return _Bounded(usual.handler, usual.config, usual.h2_config)
 
 
@@ -70,6 +88,10 @@ class _Bounded(H2Protocol):
                 self.processor.close("what was received is no HTTP/2")
         if self.processor.is_over:
             # At once: to close it would wait for a peer that does not read.
+            self._transport.abort()
+
+    def end_if_idle(self) -> None:
+        if not self.processor.streams:
             self._transport.abort()
 
     def pause_writing(self) -> None:
