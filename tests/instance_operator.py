@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 from tests.instance_world import Node, Pod, Server, World
 from valkey_operator.decide import actions as do
@@ -23,6 +24,8 @@ from valkey_operator.model.instance import (
     Wish,
 )
 
+# What a pod says that it has; in this world it is ended sooner.
+GRACE = 60
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -71,6 +74,7 @@ class Operator:
         self.counted_on: frozenset[str] = frozenset()
         self.relied_on: frozenset[str] = frozenset()
         self.saw_primary = False
+        self.moved_at = -inf
 
     # What it hears.
 
@@ -124,7 +128,7 @@ class Operator:
             "v", self.wish, status.record, status.promotable, status.last_failover, self.world.service,
             tuple(self.seen_node(node, answered or {}) for node in self.world.nodes.values()),
             Lease(now - self.leads_since, *self.last_lease(), self.counted_on, self.relied_on),
-            status.operation,
+            status.operation, moved_for=now - self.moved_at,
         )  # fmt: skip
 
     def last_lease(self) -> tuple[float | None, float | None]:
@@ -165,8 +169,8 @@ class Operator:
         server, fault = pod.server, "it crashes" if pod.version in self.world.bad_versions else ""
         is_ready = server is not None and not pod.is_cut_off and (not server.follows or server.link_is_up)
         return SeenPod(
-            pod.uid, is_ready, pod.stops_at is not None, machine_is_lost=pod.is_cut_off,
-            has_run=not fault, fault=fault,
+            pod.uid, is_ready, pod.stops_at is not None, GRACE if pod.stops_at is not None else None,
+            machine_is_lost=pod.is_cut_off, has_run=not fault, fault=fault,
         )  # fmt: skip
 
     # What it does.
@@ -202,7 +206,7 @@ class Operator:
                 self.check_loss()
                 self.status.last_failover = replace(self.status.last_failover, is_done=True)
             case do.MoveService(to):
-                self.world.service = to
+                self.world.service, self.moved_at = to, self.world.now
             case do.MakeNode() | do.UpdateNodes() | do.RemoveNode() | do.RestartPod():
                 self.change_nodes(action)
             case _:
