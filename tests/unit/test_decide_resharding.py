@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.caches import eventually
+from tests.chaos.slots import slot_of
 from tests.cluster_former import Former, names
 from tests.cluster_servers import Member, agree, fill, ranges_of, read, servers, tag_of, writing
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -29,6 +30,7 @@ from valkey_operator.decide.slots import Load
 from valkey_operator.model.cluster import SLOTS, ClusterNode, ClusterView, SeenCluster
 from valkey_operator.sidecar import cluster_gate, mover
 
+EVERY_SLOT = frozenset(range(SLOTS))
 FUNCTION = "#!lua name=lib\nserver.register_function('f', function(keys, args) return 'here' end)"
 
 
@@ -181,6 +183,12 @@ async def test_a_wish_that_is_reversed_in_mid_flight(folder: Path, version: str)
         assert await everyone["3-0"].ask("DBSIZE") == 0
 
 
+async def owned(everyone: dict[str, Member], shards: range) -> frozenset[int]:
+    """By the first servers of these shards, as they see it."""
+    views = await asyncio.gather(*(everyone[f"{shard}-0"].view() for shard in shards))
+    return frozenset[int]().union(*(view.own.slots for view in views))
+
+
 async def with_special_keys(everyone: dict[str, Member]) -> list[str]:
     """A long list and a key that will expire in the first and the last slot of each shard; and a function."""
     tags = []
@@ -220,6 +228,8 @@ async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version
             primary, replica = everyone[f"{shard}-0"], everyone[f"{shard}-1"]
             former_id = await primary.id()
             await primary.kill()
+            # What a target owned before its end may not have reached its replica: no failed move, but a lost primary.
+            left = await owned(everyone, range(3)) if victim == "target" else EVERY_SLOT
             await eventually(lambda: _is_down(replica), 5)
             await replica.obeys(promote=contract.Promote(force=True, former_id=former_id))
             await resharder.reshard(4, 120)
@@ -235,6 +245,8 @@ async def test_who_leaves_in_the_middle_is_taken_over_from(folder: Path, version
         owners = await primaries(former)
         assert sum([await owner.ask("DBSIZE") for owner in owners]) >= 3 * each + 2 * len(tags) - spared
         for tag in tags if not spared else ():
+            if slot_of(tag) not in left:
+                continue
             assert await read(everyone, "", "LLEN", f"{{{tag}}}list") == 3000
             assert 0 < await read(everyone, "", "PTTL", f"{{{tag}}}short") <= 500_000
         assert [await each.ask("FCALL", "f", 0) for each in owners] == ["here"] * 4
