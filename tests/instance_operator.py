@@ -169,7 +169,8 @@ class Operator:
         server, fault = pod.server, "it crashes" if pod.version in self.world.bad_versions else ""
         is_ready = server is not None and not pod.is_cut_off and (not server.follows or server.link_is_up)
         return SeenPod(
-            pod.uid, is_ready, pod.stops_at is not None, GRACE if pod.stops_at is not None else None,
+            pod.uid, is_ready, pod.stops_at is not None,
+            BEGIN + timedelta(seconds=pod.stops_at + GRACE) if pod.stops_at is not None else None,
             machine_is_lost=pod.is_cut_off, has_run=not fault, fault=fault,
         )  # fmt: skip
 

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 from hpack import Decoder, Encoder
 
+from tests.caches import eventually
 from tests.fuzz import wire
 from tests.mtls import ISSUING, material, node
 from tests.pki import NODE, OPERATOR
@@ -224,6 +226,60 @@ async def test_nothing_is_remembered_of_handshakes_that_failed(monkeypatch: pyte
             writer.transport.abort()
         await asyncio.sleep(0.3)
         assert len(made[0]._handlers) == 0
+
+
+class Counted(BoundedServer):
+    """Knows how many have come, greeted or not."""
+
+    accepted = 0
+
+    def _protocol_factory(self) -> H2Protocol:
+        self.accepted += 1
+        return super()._protocol_factory()
+
+
+async def listening(server: BoundedServer) -> int:
+    await server.start("127.0.0.1", 0, ssl=node().server_context())
+    assert isinstance(server._server, asyncio.Server)
+    port: int = server._server.sockets[0].getsockname()[1]
+    return port
+
+
+async def test_who_is_still_being_greeted_when_it_ends_is_not_served() -> None:
+    server = Counted([])
+    reader, writer = await asyncio.open_connection("127.0.0.1", await listening(server))
+    await eventually(lambda: server.accepted == 1)
+    server.close()
+    try:
+        async with asyncio.timeout(5):
+            await writer.start_tls(OPERATORS.client_context())
+            while await reader.read(65536):
+                pass
+    except ConnectionError:
+        pass
+    finally:
+        writer.transport.abort()
+    assert not server._handlers
+
+
+async def test_who_waits_for_an_answer_when_it_ends_hears_of_it_at_once() -> None:
+    asked = asyncio.Event()
+
+    class Slow(Endless):
+        async def Observe(self, stream: Stream[Any, Any]) -> None:  # noqa: N802 - the contract's name
+            await stream.recv_message()
+            asked.set()
+            await asyncio.Event().wait()
+
+    server = BoundedServer([Slow()])
+    async with opened("127.0.0.1", OPERATORS, NODE, await listening(server)) as connection:
+        call = asyncio.create_task(answered(NodeStub(connection).Observe(contract.ObserveRequest()), 30))
+        await asked.wait()
+        server.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(Unanswered, match="onnection"):
+                await call
+    await server.wait_closed()
 
 
 def _plain(answer: bytes) -> bytes:

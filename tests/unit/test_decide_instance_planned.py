@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.unit.test_decide_instance import (
     DEAD,
+    NOW,
     A,
     B,
     C,
@@ -144,11 +146,12 @@ class TestHandover:
         seen = self.recorded_for_b(node(A, primary()), node(B, replica()))
         assert planned(seen).actions == (MoveService(B), HandOver(A, B, 2))
 
-    def stopping(self, grace: int | None = 60, **more: Any) -> SeenInstance:
-        pod = SeenPod("pod of v-0", is_ready=True, is_being_deleted=True, grace=grace)
+    def stopping(self, left: float = 60.0, b: SeenNode | None = None, **more: Any) -> SeenInstance:
+        ends_at = NOW + timedelta(seconds=left)
+        pod = SeenPod("pod of v-0", is_ready=True, is_being_deleted=True, ends_at=ends_at)
         under_way = change(2, A, B, Why.POD_STOPPING, planned=True, ago=more.pop("ago", 0.0))
         stopping = replace(node(A, primary()), pod=pod)
-        return three(stopping, node(B, replica()), record=Record(2, B), last_failover=under_way, **more)
+        return three(stopping, b or node(B, replica()), record=Record(2, B), last_failover=under_way, **more)
 
     def test_a_pod_that_is_being_stopped_serves_until_clients_have_followed_the_service(self) -> None:
         found = planned(self.stopping())
@@ -162,9 +165,22 @@ class TestHandover:
     def test_an_operator_that_came_later_does_not_wait_for_clients_any_more(self) -> None:
         assert planned(self.stopping(service=B)).actions == (HandOver(A, B, 2),)
 
-    @pytest.mark.parametrize("grace", [1, None])
-    def test_a_pod_with_little_time_hands_over_at_once(self, grace: int | None) -> None:
-        assert planned(self.stopping(grace)).actions == (MoveService(B), HandOver(A, B, 2))
+    @pytest.mark.parametrize("left", [9.0, -1.0])
+    def test_a_pod_with_little_time_left_hands_over_at_once(self, left: float) -> None:
+        assert planned(self.stopping(left)).actions == (MoveService(B), HandOver(A, B, 2))
+
+    def test_while_clients_follow_nobody_minds_that_the_next_one_is_not_caught_up(self) -> None:
+        for b in (node(B, replica(link_is_up=False)), silent(B)):
+            found = planned(self.stopping(b=b, service=B, moved_for=0.4))
+            assert found.actions == ()
+            assert found.again == pytest.approx(0.7)
+            assert recorded(planned(self.stopping(b=b, service=B, moved_for=1.1)))[2] == Why.HANDED_BACK
+            assert recorded(planned(self.stopping(b=b)))[2] == Why.HANDED_BACK
+
+    def test_the_time_in_which_clients_followed_is_not_taken_from_a_handover_that_was_refused(self) -> None:
+        refused: dict[str, Any] = {"service": B, "moved_for": 3.0, "handover_failed": True}
+        assert planned(self.stopping(ago=3.0, **refused)).actions == (HandOver(A, B, 2),)
+        assert recorded(planned(self.stopping(ago=3.2, **refused)))[2] == Why.HANDED_BACK
 
     def test_cut_between_demotion_and_promotion_it_is_completed(self) -> None:
         seen = self.recorded_for_b(node(A, replica(follows=B, link_is_up=False), 2, B), node(B, replica()))

@@ -121,7 +121,7 @@ class Ground:
     def ends(self, uid: str, machine: str) -> None:
         """Its kubelet says so."""
         ended = ContainerStatus(SERVER, state=ContainerState(terminated=Terminated()))
-        metadata = self.named(Metadata, f"g-0-0-0-{uid}", uid=uid, deletion_timestamp="now")
+        metadata = self.named(Metadata, f"g-0-0-0-{uid}", uid=uid, deletion_timestamp="2030-01-01T00:00:00Z")
         pod = Pod(metadata, PodSpec(machine), PodStatus("Running", container_statuses=(ended,)))
         assert pod.has_ended_for_good
         self.put("pods", pod)

@@ -33,12 +33,14 @@ log = logging.getLogger(__name__)
 class BoundedServer(Server):
     """Nothing is remembered of a connection before its handshake is over.
 
-    Connections over which nobody asks anything end with it: it would wait for them as long as their other ends like.
+    Connections end with it, also one whose handshake ends later: it would wait for them as long as their other ends
+    like. Whoever waits for an answer hears of it at once: what would have answered has been cancelled.
     """
 
     def __init__(self, services: Collection[IServable], *, config: Configuration | None = None) -> None:
         super().__init__(services, config=config)
         self._open: weakref.WeakSet[_Bounded] = weakref.WeakSet()
+        self.is_closed = False
 
     def _protocol_factory(self) -> H2Protocol:
         return cast("H2Protocol", _Newcomer(self))
@@ -49,9 +51,10 @@ class BoundedServer(Server):
         return protocol
 
     def close(self) -> None:
+        self.is_closed = True
         super().close()
         for each in [*self._open]:
-            each.end_if_idle()
+            each.end()
 
 
 def bounded(usual: H2Protocol) -> _Bounded:
@@ -65,8 +68,12 @@ class _Newcomer(asyncio.Protocol):
         self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        way = cast("asyncio.Transport", transport)
+        if self._server.is_closed:
+            way.abort()
+            return
         protocol = self._server.made()
-        cast("asyncio.Transport", transport).set_protocol(protocol)
+        way.set_protocol(protocol)
         protocol.connection_made(transport)
 
 
@@ -90,9 +97,8 @@ class _Bounded(H2Protocol):
             # At once: to close it would wait for a peer that does not read.
             self._transport.abort()
 
-    def end_if_idle(self) -> None:
-        if not self.processor.streams:
-            self._transport.abort()
+    def end(self) -> None:
+        self._transport.abort()
 
     def pause_writing(self) -> None:
         """Who does not read our answers is not listened to either: each ping would be one more answer."""

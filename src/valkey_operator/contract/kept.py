@@ -55,18 +55,17 @@ class Kept:
             self._end(place)
 
     def _taken(self, place: _Place) -> CheckedChannel | None:
-        """The one that is idle, unless the other end has hung up."""
+        """The one that is idle, unless it is too old or the other end has hung up."""
         channel, timer = self._idle.pop(place, (None, None))
         if timer is not None:
             timer.cancel()
-        if channel is None or channel.is_connected:
+        if channel is None or _is_good(channel):
             return channel
         channel.close()
         return None
 
     def _keep(self, place: _Place, channel: CheckedChannel) -> None:
-        is_old = time.monotonic() - channel.made_at > OLDEST
-        if place in self._idle or is_old or not channel.is_connected:
+        if place in self._idle or not _is_good(channel):
             channel.close()
             return
         timer = asyncio.get_running_loop().call_later(self._idle_for, self._end, place)
@@ -76,3 +75,7 @@ class Kept:
         channel, timer = self._idle.pop(place)
         timer.cancel()
         channel.close()
+
+
+def _is_good(channel: CheckedChannel) -> bool:
+    return channel.is_connected and time.monotonic() - channel.made_at <= OLDEST

@@ -28,9 +28,9 @@ from valkey_operator.model.instance import SeenInstance, SeenNode, TakenOver
 # A handover that did not come about in this time is given up, and the one in office stays; one that was refused sooner,
 # while that one may still write by its last grant.
 PATIENCE, SHORT_PATIENCE = timedelta(seconds=30), timedelta(seconds=2)
-# kube-proxy follows one change a second. A pod with less grace than this cannot wait for it.
+# kube-proxy follows one change a second. A pod that has less time left than this cannot wait for it.
 CLIENTS_FOLLOW = 1.1
-ENOUGH_GRACE = 10
+ENOUGH_GRACE = timedelta(seconds=10)
 FIRST_EPOCH = 1
 
 
@@ -154,11 +154,14 @@ def _would_be_emptied(node: SeenNode, primary: SeenNode) -> str:
 
 def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode, now: datetime) -> Step:
     """Somebody else is in office: it hands over, or is recorded where the recorded one cannot take over."""
-    if sight.is_caught_up(primary, rival) and not _has_failed(seen, now):
+    # The Service first: it takes the network longer to follow than the servers to change.
+    moved = (MoveService(primary.name),) if seen.service != primary.name else ()
+    left = _until_clients_follow(seen, rival, now, is_moved=not moved)
+    # It need not be caught up before it is its turn, and a look at it may fail.
+    is_its_turn_later = left > 0 and not moved
+    if (is_its_turn_later or sight.is_caught_up(primary, rival)) and not _has_failed(seen, now):
         doing = Doing(_kind(seen), f"{rival.name} hands over to {primary.name}")
-        # The Service first: it takes the network longer to follow than the servers to change.
-        moved = (MoveService(primary.name),) if seen.service != primary.name else ()
-        if left := _until_clients_follow(seen, rival, is_moved=not moved):
+        if left:
             waits = (
                 Wait("clients follow the Service, and are served by the former primary until then", left),
             )
@@ -173,12 +176,13 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
     return wait(f"{primary.name} is recorded as primary and does not say what it is")
 
 
-def _until_clients_follow(seen: SeenInstance, rival: SeenNode, *, is_moved: bool) -> float:
+def _until_clients_follow(seen: SeenInstance, rival: SeenNode, now: datetime, *, is_moved: bool) -> float:
     """A pod that is being stopped has changed a moment ago: other work waits for the network before it begins.
 
     Connections that are open stay with the former primary, and are let go when the way to the new one is there.
     """
-    if _kind(seen) != Why.POD_STOPPING or rival.pod is None or (rival.pod.grace or 0) < ENOUGH_GRACE:
+    ends_at = rival.pod.ends_at if rival.pod is not None else None
+    if _kind(seen) != Why.POD_STOPPING or ends_at is None or ends_at - now < ENOUGH_GRACE:
         return 0.0
     return max(0.0, CLIENTS_FOLLOW - seen.moved_for) if is_moved else CLIENTS_FOLLOW
 
@@ -187,6 +191,8 @@ def _has_failed(seen: SeenInstance, now: datetime) -> bool:
     """The handover that is under way has had its time; so has one that was begun by a clock that was ahead of ours."""
     under_way = seen.change()
     limit = SHORT_PATIENCE if seen.handover_failed else PATIENCE
+    if _kind(seen) == Why.POD_STOPPING:
+        limit += timedelta(seconds=CLIENTS_FOLLOW)  # in which it was not tried
     return under_way is not None and not timedelta(0) <= now - under_way.at < limit
 
 

@@ -73,7 +73,6 @@ class Metadata(Fields, frozen=True, gc=False):
     resource_version: str = ""
     generation: int = 0
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = NONE
     annotations: Mapping[str, str] = NONE
     owner_references: tuple[OwnerReference, ...] = ()

@@ -107,8 +107,8 @@ class SeenPod:
     uid: str = ""
     is_ready: bool = False
     is_being_deleted: bool = False
-    # Of the time that it has to end in good order; None: it is not being stopped, or nobody says.
-    grace: int | None = None
+    # When it is killed, unless it has ended by then; None: it is not being stopped.
+    ends_at: datetime | None = None
     # A machine was found for it; and for how long none was.
     is_placed: bool = True
     unplaced_for: float = 0.0

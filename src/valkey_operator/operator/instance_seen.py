@@ -296,11 +296,14 @@ def pod_of(
     elif known.unplaced_since is None:
         known.unplaced_since = now
     fault = pod.fault or _failed_start(gate_waits_for, pod.last_words)
+    # Kubernetes writes there when it has to be gone.
+    stopping = pod.metadata.deletion_timestamp
+    ends_at = read(stopping) if stopping else None
     return SeenPod(
         pod.metadata.uid,
         pod.is_ready,
-        bool(pod.metadata.deletion_timestamp),
-        pod.metadata.deletion_grace_period_seconds,
+        ends_at is not None,
+        ends_at,
         is_placed,
         0.0 if known.unplaced_since is None else now - known.unplaced_since,
         has_run=pod.status.phase not in ("", "Pending"),

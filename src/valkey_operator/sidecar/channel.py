@@ -40,7 +40,8 @@ LARGEST_REQUEST = 512 * 1024
 RECEIVE_LIMIT = 10.0
 # Of one peer at once.
 MOST_CALLS = 16
-# Connections of those who have not called yet, and of each who has: the operator makes one for every call.
+# Connections of those who have not called yet, and of each who has: the operator makes one for every call that finds
+# none idle.
 STRANGERS, EACH = 64, 16
 MOST_WARNINGS = 100
 # Of what an observation takes, at most; whoever asks would rather know the rest.
