@@ -53,6 +53,8 @@ class Kind:
     scale: Scale | None = None
     rules: tuple[Rule, ...] = ()
     drafts: Mapping[str, Draft] = field(default_factory=dict)
+    # Whether there is anybody yet who does something for it.
+    is_built: bool = True
 
     @property
     def plural_name(self) -> str:
@@ -157,6 +159,7 @@ KINDS = (
         "Independent Valkeys from one template, for clients that shard by themselves.",
         scale=Scale(".spec.shards", ".status.totalShards"),
         rules=(_name_fits(LONGEST_NAMES["ValkeyPool"], "<name>-<shard>-<index> and what hangs on it"),),
+        is_built=False,
     ),
     Kind(
         "Sentinel",
@@ -170,6 +173,7 @@ KINDS = (
             _name_fits(LONGEST_NAMES["Sentinel"], "<name>-<index> and what hangs on it"),
             *PINNED_WORKLOAD,
         ),
+        is_built=False,
     ),
     Kind(
         "ValkeyMultiCluster",
@@ -178,6 +182,7 @@ KINDS = (
         multi_cluster.ValkeyMultiClusterStatus,
         (STATE, Column("Primary", ".status.primarySite"), OPERATION, MESSAGE, AGE),
         "One deployment across several Kubernetes clusters.",
+        is_built=False,
     ),
     Kind(
         "ValkeyUpgrade",
@@ -186,6 +191,7 @@ KINDS = (
         operations.ValkeyUpgradeStatus,
         (PHASE, Column("Deployment", ".spec.clusterRef.name"), Column("To", ".status.toImage"), MESSAGE, AGE),
         "A supervised change of version of one deployment, with its history.",
+        is_built=False,
     ),
     Kind(
         "ValkeyBackup",
@@ -201,6 +207,7 @@ KINDS = (
             AGE,
         ),
         "One backup of one deployment.",
+        is_built=False,
     ),
     Kind(
         "ValkeyBackupSchedule",
@@ -216,6 +223,7 @@ KINDS = (
             AGE,
         ),
         "Backups at regular times.",
+        is_built=False,
     ),
     Kind(
         "ValkeyRestore",
@@ -230,6 +238,7 @@ KINDS = (
             AGE,
         ),
         "A backup put into a new deployment.",
+        is_built=False,
     ),
     Kind(
         "ValkeyClusterTls",
@@ -239,6 +248,7 @@ KINDS = (
         (STATE, MESSAGE, AGE),
         "A TLS policy that deployments refer to by name.",
         plural="valkeyclustertls",
+        is_built=False,
     ),
     Kind(
         "ValkeyClusterAcl",
@@ -247,6 +257,7 @@ KINDS = (
         auth.AclPolicyStatus,
         (PHASE, Column("Secret", ".spec.secretName"), MESSAGE, AGE),
         "Users and passwords that deployments refer to by name.",
+        is_built=False,
     ),
     Kind(
         "ValkeyClusterDefaults",
