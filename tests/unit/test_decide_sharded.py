@@ -13,6 +13,7 @@ from valkey_operator.decide.cluster_actions import (
     FailOver,
     Hurry,
     MakeNode,
+    Meet,
     RemoveNode,
     RestartPod,
 )
@@ -20,7 +21,14 @@ from valkey_operator.decide.resharding import BY_HAND, MigrateSlots
 from valkey_operator.decide.shard_moves import HELD_BACK, after
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.slots import initial
-from valkey_operator.model.cluster import ClusterNode, ClusterView, SeenMember
+from valkey_operator.model.cluster import (
+    ClusterNode,
+    ClusterView,
+    MigrationState,
+    OpenSlot,
+    SeenMember,
+    SeenMigration,
+)
 from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import SeenPod
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded, ShardNode
@@ -31,6 +39,11 @@ COMPLETE = Disk(has_data=True, is_synced_always=True)
 
 def name(shard: int, index: int) -> str:
     return f"g-{shard}-{index}"
+
+
+def moving(state: MigrationState, *, is_export: bool = True) -> SeenMigration:
+    """To a shard that owns nothing yet."""
+    return SeenMigration("m", "id-0-0", "id-3-0", ((7, 7),), state, is_export=is_export)
 
 
 def cluster(
@@ -57,6 +70,16 @@ def cluster(
         for shard in range(shards) for index in range(replicas)
     )  # fmt: skip
     return SeenSharded("g", wish or ClusterWish(3, replicas), nodes, is_formed=True, **more)
+
+
+def with_strange(each: ShardNode) -> ShardNode:
+    """The replica of shard 1 has come back as a new server, and nobody knows it."""
+    view = each.node.view
+    assert view is not None
+    if each.name == name(1, 1):
+        return replace(each, node=replace(each.node, view=alone("id-new", 9), is_in_sync=False))
+    known = tuple(member for member in view.members if member.id != "id-1-1")
+    return replace(each, node=replace(each.node, view=replace(view, members=known)))
 
 
 def alone(own_id: str, number: int) -> ClusterView:
@@ -327,6 +350,44 @@ class TestScaling:
         assert actions(planned(primaries)) == [RemoveNode(name(shard, 0)) for shard in range(3)]
         lost = planned(cluster(wish=ClusterWish(3, 0, keeps_data=False)))
         assert (actions(lost), guards(lost)) == ([], {"data_is_kept_when_all_pods_go"})
+
+    def test_who_is_not_suspended_is_looked_after(self) -> None:
+        refused = ClusterWish(3, 0, keeps_data=False)
+        found = planned(dead(cluster(wish=refused), name(1, 0)))
+        assert [(each.node, each.former) for each in actions(found)] == [(name(1, 1), name(1, 0))]
+        assert guards(found) == {"data_is_kept_when_all_pods_go"}
+        back = cluster(wish=refused)
+        member = replace(back, nodes=tuple(with_strange(each) for each in back.nodes))
+        assert {type(each) for each in actions(planned(member))} == {Hurry, Meet}
+
+    @pytest.mark.parametrize(
+        ("which", "changed"),
+        [
+            (name(3, 0), {"importing": (OpenSlot(7, "id-0-0"),)}),
+            (name(0, 0), {"migrating": (OpenSlot(7, "id-3-0"),)}),
+            (name(0, 0), {"migrations": (moving(MigrationState.UNDER_WAY),)}),
+            (name(0, 0), {"migrations": (moving(MigrationState.EMPTIED),)}),
+            (name(3, 0), {"migrations": (moving(MigrationState.UNDER_WAY, is_export=False),)}),
+        ],
+    )
+    def test_a_shard_to_which_slots_are_on_their_way_is_not_removed(
+        self, which: str, changed: dict[str, Any]
+    ) -> None:
+        """Some of their keys may be there alone, though it owns nothing yet."""
+        seen = cluster(shards=4, slots_of=3)
+        assert {type(each) for each in actions(planned(seen))} == {RemoveNode}
+        node = seen.of(which)
+        assert node is not None
+        assert node.node.view is not None
+        moved = with_node(seen, which, node=replace(node.node, view=replace(node.node.view, **changed)))
+        assert RemoveNode not in {type(each) for each in actions(planned(moved))}
+        done = {each: moving(MigrationState.DONE) for each in changed if each == "migrations"}
+        if done:
+            over = replace(node.node.view, migrations=tuple(done.values()))
+            assert RemoveNode in {
+                type(each)
+                for each in actions(planned(with_node(seen, which, node=replace(node.node, view=over))))
+            }
 
 
 def without(seen: SeenSharded, *names: str) -> SeenSharded:

@@ -22,6 +22,7 @@ from valkey_operator.decide import (
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
+from valkey_operator.model.cluster import ClusterView, MigrationState
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 # Heartbeats come every ten seconds: what was said within one of them is enough to do nothing.
@@ -89,7 +90,8 @@ def _planned(seen: SeenSharded, step: ClusterStep, ask: tuple[str, ...] = ()) ->
 
 def _step(seen: SeenSharded) -> ClusterStep:
     if not seen.wish.replicas:
-        return _suspend(seen)
+        stopped = _suspend(seen)
+        return stopped + _kept_together(seen) if stopped.refusals else stopped
     made = _make(seen)
     if not seen.is_formed and (made.actions or made.waits):
         return made  # slots are shared out among all shards, or not at all
@@ -104,6 +106,12 @@ def _step(seen: SeenSharded) -> ClusterStep:
     if made.actions or made.waits or formed.refusals:
         return made + formed
     return _in_good_order(seen)
+
+
+def _kept_together(seen: SeenSharded) -> ClusterStep:
+    """Who was served before a wish that is refused: a dead primary is replaced, and whoever came back let in."""
+    urgent = shard_succession.plan(seen)
+    return urgent if urgent.actions else urgent + formation.plan(seen.cluster, seen.wish.allows_data_loss)
 
 
 def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
@@ -159,7 +167,7 @@ def _remove(seen: SeenSharded) -> ClusterStep:
         owner = seen.primary_of(each.node.shard)
         if each.node.shard < seen.wish.shards and owner is each:
             return shard_failover.hand_over(seen, each, "Scaling")
-    ready = [each for each in surplus if not _owns_slots(each)]
+    ready = [each for each in surplus if not _may_hold_slots(seen, each)]
     removed = _removable(seen, ready)
     if not removed:
         return ClusterStep()
@@ -172,14 +180,26 @@ def _removable(seen: SeenSharded, ready: Iterable[ShardNode]) -> list[ShardNode]
     """Replicas that are too many; and whole shards, all at once, when none of them owns anything: nothing moves while
     nodes go."""
     leaving = [each for each in seen.nodes if each.node.shard >= seen.wish.shards]
-    are_empty = not any(map(_owns_slots, leaving))
+    are_empty = not any(_may_hold_slots(seen, each) for each in leaving)
     return [each for each in ready if each.node.shard < seen.wish.shards or are_empty]
 
 
-def _owns_slots(each: ShardNode) -> bool:
-    """What does not answer may."""
+def _may_hold_slots(seen: SeenSharded, each: ShardNode) -> bool:
+    """It owns some, or does not answer; or they are on their way to it, and some of their keys with it alone by now."""
     view = each.node.view
-    return view is None or bool(view.own.slots)
+    if view is None or view.own.slots:
+        return True
+    if not view.own.is_primary:
+        return False
+    is_given = any(_gives_to(other, each.node.id) for _, other in seen.cluster.answered)
+    is_taking = any(not part.is_export and part.state == MigrationState.UNDER_WAY for part in view.migrations)
+    return is_given or is_taking or bool(view.importing)
+
+
+def _gives_to(view: ClusterView, member_id: str) -> bool:
+    begun = (MigrationState.UNDER_WAY, MigrationState.EMPTIED)
+    moved = (part.target_id for part in view.migrations if part.is_export and part.state in begun)
+    return member_id in (*moved, *(mark.other_id for mark in view.migrating))
 
 
 def _suspend(seen: SeenSharded) -> ClusterStep:

@@ -15,6 +15,7 @@ from valkey_operator.decide import resharding as move
 from valkey_operator.decide.actions import Why
 from valkey_operator.decide.shard_failover import SWITCHOVER
 from valkey_operator.decide.shard_succession import Election
+from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import SeenSharded
@@ -91,10 +92,12 @@ class ClusterSteps:
                 await self._nodes.order(item, name, order)
 
     def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:
-        """Its gate asks the others of its shard."""
+        """Its gate asks the others of its shard: who is wanted, and who is there, be it no longer wanted."""
         shard, _ = place_of(name)
         count = max(deployment.value("replicas", 3), 1)
+        there = (each.metadata.name for each in self._sight.nodes(Key(deployment.namespace, deployment.name)))
         members = {f"{deployment.name}-{shard}-{index}" for index in range(count)} | {name}
+        members |= {each for each in there if place_of(each)[0] == shard}
         return valkey_node(deployment, name, name, 0, self._operator, sorted(members))
 
     async def note_election(self, item: Custom, found: Election) -> Custom:
