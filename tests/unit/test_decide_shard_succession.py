@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_decide_sharded import (
+    COMPLETE,
     UNPROVEN,
     actions,
     cluster,
@@ -33,6 +34,8 @@ from valkey_operator.model.cluster import SeenMember
 from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
 from valkey_operator.model.sharded import ClusterWish, SeenSharded
+
+LOGGED = Disk(has_data=True, has_append_only_file=True)
 
 
 def silent(seen: SeenSharded, *names: str, **more: Any) -> SeenSharded:
@@ -127,6 +130,52 @@ class TestLostQuorum:
         seen = silent(cluster(), name(0, 0), name(1, 0), pod=None)
         found = planned(seen)
         assert (actions(found), guards(found)) == ([], set())
+
+
+class TestOneThatNeverRan:
+    """A replica for which no machine has room: nobody knows its id, and it may never answer."""
+
+    def without(self, which: str, *, may_hold_data: bool, replicas: int = 2) -> SeenSharded:
+        seen = cluster(replicas=replicas)
+        nodes = []
+        for each in seen.nodes:
+            view = each.node.view
+            assert view is not None
+            if each.name == which:
+                never = replace(each.node, view=None, is_in_sync=False, may_hold_data=may_hold_data)
+                pod = SeenPod("p", is_placed=False, has_run=False)
+                nodes.append(replace(each, node=never, pod=pod, is_heard=False, answered=False))
+            else:
+                known = tuple(member for member in view.members if member.id != which.replace("g", "id"))
+                nodes.append(replace(each, node=replace(each.node, view=replace(view, members=known))))
+        return replace(seen, nodes=tuple(nodes))
+
+    def stopped(self, seen: SeenSharded, **more: Any) -> SeenSharded:
+        gone = dead(seen, name(0, 0), is_at_the_gate=True)
+        return with_node(gone, name(0, 0), **{"disk": COMPLETE, "dead_for": 11.0, **more})
+
+    def test_does_not_keep_its_primary_at_the_gate(self) -> None:
+        seen = self.without(name(0, 1), may_hold_data=False)
+        assert OpenGate(name(0, 0)) not in actions(planned(self.stopped(seen, dead_for=5.0)))
+        found = planned(self.stopped(seen))
+        assert OpenGate(name(0, 0)) in actions(found)
+        empty = planned(self.stopped(seen, disk=Disk()))
+        assert OpenGate(name(0, 0)) in actions(empty)
+
+    def test_one_that_may_hold_data_does(self) -> None:
+        seen = self.stopped(self.without(name(0, 1), may_hold_data=True))
+        assert OpenGate(name(0, 0)) not in actions(planned(seen))
+
+    def test_nor_does_it_keep_another_replica_from_being_compared_with_the_disk(self) -> None:
+        seen = self.without(name(0, 2), may_hold_data=False, replicas=3)
+        unlinked = with_node(seen, name(0, 1), was_linked=False, offset=50)
+        assert OpenGate(name(0, 0)) in actions(planned(self.stopped(unlinked, disk=LOGGED)))
+        (action,) = [
+            each
+            for each in actions(planned(self.stopped(unlinked, disk=Disk())))
+            if isinstance(each, FailOver)
+        ]
+        assert action.node == name(0, 1)
 
 
 class TestElections:

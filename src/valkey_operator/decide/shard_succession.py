@@ -165,10 +165,10 @@ def _loss(seen: SeenSharded, owner: Owner, heir: ShardNode) -> int | None:
 def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None) -> Heir | ClusterStep:
     """No replica is known to have been in sync: what lies on the disk and in the servers decides, when all is known."""
     dead = owner.node
+    others = [each for each in seen.in_shard(owner.shard) if each is not dead and each.node.id != owner.id]
+    # One that never ran, as where no machine has room for it, may never answer, and has nothing to say.
     silent = sorted(
-        each.name
-        for each in seen.in_shard(owner.shard)
-        if each.node.view is None and not each.is_dead and each.node.id != owner.id
+        each.name for each in others if _is_silent(each) and not each.is_dead and each.node.may_hold_data
     )
     if silent:
         return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
@@ -179,13 +179,20 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
         return Heir(fullest, Why.FULLEST_DATA, None)
     if dead is None:
         return ClusterStep()
-    if fullest is not None and dead.is_at_the_gate:
+    is_all_there_is = bool(others) and all(
+        _is_silent(each) and not each.node.may_hold_data for each in others
+    )
+    if dead.is_at_the_gate and (fullest is not None or is_all_there_is):
         opened = OpenGate(dead.name)
         doing = Doing(FAILOVER, f"{dead.name} starts, with what is on its volume")
         return ClusterStep(((opened,),), (Wait(f"{dead.name} starts", 0.5),), doing=doing)
     return ClusterStep(
         waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
     )
+
+
+def _is_silent(each: ShardNode) -> bool:
+    return each.node.view is None
 
 
 def _brings_its_volume(seen: SeenSharded, dead: ShardNode) -> bool:
