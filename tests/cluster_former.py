@@ -21,6 +21,7 @@ from valkey_operator.decide.cluster_actions import (
     Hurry,
     Meet,
     NoteFormed,
+    ResetNode,
 )
 from valkey_operator.model.cluster import ClusterNode, SeenCluster
 from valkey_operator.operator import cluster_view
@@ -79,6 +80,8 @@ class Former:
                 order = {"meet": contract.Meet(nodes=nodes)}
             case Follow(name, _, primary_id):
                 order = {"replicate": contract.Replicate(primary=primary_id)}
+            case ResetNode(name):
+                order = {"reset_node": contract.ResetNode()}
             case Forget(name, ids, though):
                 order = {"forget": contract.Forget(node_ids=ids, though_they_own_slots=though)}
         outcome = await self.everyone[name].order(limit=5.0, **order)

@@ -106,6 +106,34 @@ async def test_new_shards_and_replicas_join_and_get_no_slots_by_themselves(
         assert await read(everyone, "key") == "value"
 
 
+@pytest.mark.parametrize("version", ["8.0", "9.1"])
+async def test_a_replica_of_a_server_that_was_removed_begins_anew(folder: Path, version: str) -> None:
+    """A shard was removed and is made again, smaller: who comes back on its volume was the replica."""
+    async with servers(folder, names(3, 1), version) as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for name in ("3-0", "3-1"):
+            everyone[name] = Member(name, folder / name, version, everyone)
+            await everyone[name].start()
+        await former.settle()
+        gone, replica = everyone.pop("3-0"), everyone.pop("3-1")
+        former_id = former.ids["3-0"]
+        await asyncio.gather(gone.kill(), replica.kill())
+        await former.settle(30)
+        assert len((await everyone["0-0"].view()).by_id) == 3
+        everyone["3-1"] = replica
+        await replica.start()
+        assert (await replica.view()).own.primary_id == former_id
+        await former.settle(30)
+        for each in everyone.values():
+            assert former_id not in (await each.view()).by_id
+        seen = await former.look()
+        primary = seen.primary_of(3)
+        assert primary is not None
+        assert (primary.name, len(seen.by_id)) == ("3-1", 4)
+        assert formation.why_not_agreed(seen) == ""
+
+
 async def test_all_addresses_changed_and_it_is_the_same_cluster(folder: Path) -> None:
     async with servers(folder, names(3, 2)) as everyone:
         former = Former(everyone)

@@ -56,6 +56,13 @@ class Forget:
 
 
 @dataclass(frozen=True)
+class ResetNode:
+    """It owns and holds nothing, and begins anew, as a server that nobody has met."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class NoteFormed:
     """Every slot has an owner: from now on one without is a loss, and not a beginning."""
 
@@ -107,8 +114,8 @@ class OpenGate:
 
 
 ClusterAction = (
-    Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | NoteFormed | MakeNode | RemoveNode | RestartPod
-    | ReplaceSidecar | FailOver | OpenGate | SlotAction
+    Hurry | EndHurry | AssignSlots | Meet | Follow | Forget | ResetNode | NoteFormed | MakeNode | RemoveNode
+    | RestartPod | ReplaceSidecar | FailOver | OpenGate | SlotAction
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from valkey_operator.decide.cluster_actions import (
     Hurry,
     Meet,
     NoteFormed,
+    ResetNode,
 )
 from valkey_operator.decide.lost_slots import is_alive, strangers_in
 from valkey_operator.model.cluster import (
@@ -45,6 +46,8 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     if lost.actions:
         return lost
     refusals = (*_foreign(seen), *lost.refusals, *_stranded(seen))
+    if reset := tuple(ResetNode(node.name) for node in _left_behind(seen) if not node.keys):
+        return ClusterStep((reset,), (Wait("the nodes get to know each other", SOON),), refusals)
     assign = tuple(_assign(seen))
     # Whoever met a member of another cluster would merge the two.
     meet = (
@@ -194,8 +197,12 @@ def _forget(seen: SeenCluster) -> Iterable[Forget]:
     """On all at once, while everybody answers: one that was left out would tell the others of it again."""
     if any(node.view is None for node in seen.nodes):
         return
+    followed = {view.own.primary_id for _, view in seen.answered if view.importing}
     for node, view in seen.answered:
-        strangers = list(strangers_in(seen, view))
+        # Nobody forgets the one it follows; nor do the others while that one was taking slots: it is to be replaced.
+        strangers = [
+            each for each in strangers_in(seen, view) if each.id not in followed | {view.own.primary_id}
+        ]
         ghosts = [each.id for each in strangers if not is_alive(each) and not _owns(seen, each)]
         removed = [each.id for each in strangers if seen.was_removed(each) and not _owns(seen, each)]
         # Members of another deployment. Those may go on knowing us: a server believes only whom it knows.
@@ -272,6 +279,30 @@ def _stranded(seen: SeenCluster) -> Iterable[Refusal]:
                 Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED,
                 f"{node.name} owns no slots and holds {node.keys} keys, which nobody can read there",
             )
+    for node in _left_behind(seen):
+        if node.keys:
+            yield Refusal(
+                f"let {node.name} begin anew",
+                Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED,
+                f"{node.name} follows a server that is gone, and holds {node.keys} keys of it, which nobody can read",
+            )
+
+
+def _left_behind(seen: SeenCluster) -> list[ClusterNode]:
+    """As of a shard that was removed and is made again: with its volume it follows one that is no more and owned
+    nothing, so that nobody would ever elect it. Known only while everybody answers."""
+    if any(node.view is None for node in seen.nodes):
+        return []
+    members = {each.id: each for _, view in seen.answered for each in view.by_id.values()}
+    return [
+        node
+        for node, view in seen.answered
+        if not view.own.is_primary
+        and view.own.primary_id not in seen.by_id
+        and seen.primary_of(node.shard) is None
+        and seen.orphaned(node.shard) is None
+        and not (view.own.primary_id in members and _owns(seen, members[view.own.primary_id]))
+    ]
 
 
 def _is_stranded(node: ClusterNode, view: ClusterView) -> bool:

@@ -298,10 +298,12 @@ class SeenCluster:
         return min(primaries, key=lambda node: (node.id not in followed, node.index), default=None)
 
     def orphaned(self, shard: int) -> SeenMember | None:
-        """The owner of the shard's slots that is none of our nodes any more, and still has a replica among them."""
+        """The owner of the shard's slots that is none of our nodes any more, and still has a replica among them; or who
+        was to be their owner, key by key, when it went: that replica alone has the keys that had come."""
         for node, view in self.answered:
             owner = view.by_id.get(view.own.primary_id)
-            if node.shard == shard and owner is not None and owner.id not in self.by_id and owner.ranges:
+            is_gone = node.shard == shard and owner is not None and owner.id not in self.by_id
+            if is_gone and owner is not None and (owner.ranges or view.importing):
                 return owner
         return None
 

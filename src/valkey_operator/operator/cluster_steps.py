@@ -145,13 +145,8 @@ class ClusterSteps:
 def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.Order]:
     """Whom to tell, and what."""
     match action:
-        case do.Hurry(node, ping, timeout):
-            short = contract.Hurry(
-                milliseconds=HURRY, ping_milliseconds=ping, node_timeout_milliseconds=timeout
-            )
-            return node, contract.Order(hurry=short)
-        case do.EndHurry(node):
-            return node, contract.Order(hurry=contract.Hurry())
+        case do.Hurry() | do.EndHurry():
+            return action.node, contract.Order(hurry=_timers(action))
         case do.AssignSlots(node, ranges, epoch):
             wish = contract.AssignSlots(slots=_said(as_slots(ranges)), config_epoch=epoch)
             return node, contract.Order(assign_slots=wish)
@@ -166,6 +161,8 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
                 though_they_seem_connected=though_they_seem_connected,
             )
             return node, contract.Order(forget=forget)
+        case do.ResetNode(node):
+            return node, contract.Order(reset_node=contract.ResetNode())
         case do.OpenGate(node):
             return node, contract.Order(open_gate=contract.OpenGate())
         case do.FailOver(proof=proof) if proof:
@@ -176,6 +173,16 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
             return action.node, contract.Order(promote=office, limit_milliseconds=FAILOVER_LIMIT)
         case _:
             return _slot_order(action)
+
+
+def _timers(action: do.Hurry | do.EndHurry) -> contract.Hurry:
+    if isinstance(action, do.EndHurry):
+        return contract.Hurry()
+    return contract.Hurry(
+        milliseconds=HURRY,
+        ping_milliseconds=action.ping_milliseconds,
+        node_timeout_milliseconds=action.node_timeout_milliseconds,
+    )
 
 
 def _slot_order(action: do.ClusterAction) -> tuple[str, contract.Order]:
