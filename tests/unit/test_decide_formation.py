@@ -13,7 +13,8 @@ import pytest
 
 from tests.caches import eventually
 from tests.cluster_former import Former, names
-from tests.cluster_servers import HOST, VERSIONS, Member, agree, read, servers
+from tests.cluster_servers import HOST, VERSIONS, Member, agree, key_slot, ranges, read, servers
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import formation
 from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet
 from valkey_operator.model.cluster import (
@@ -132,6 +133,45 @@ async def test_a_replica_of_a_server_that_was_removed_begins_anew(folder: Path, 
         assert primary is not None
         assert (primary.name, len(seen.by_id)) == ("3-1", 4)
         assert formation.why_not_agreed(seen) == ""
+
+
+async def test_keys_that_have_come_are_kept_when_their_new_server_comes_back_empty(folder: Path) -> None:
+    """Before it owns the slot its replica alone has them."""
+    async with servers(folder, names(3, 1), "8.1") as everyone:
+        former = Former(everyone)
+        await former.settle()
+        for name in ("3-0", "3-1"):
+            everyone[name] = Member(name, folder / name, "8.1", everyone)
+            await everyone[name].start()
+        await former.settle()
+        target, replica, slot = everyone["3-0"], everyone["3-1"], key_slot("key")
+        for each in everyone.values():
+            if slot in (await each.view()).own.slots:
+                source = each
+        await target.obeys(
+            import_slots=contract.ImportSlots(slots=ranges((slot, slot)), from_node_id=await source.id())
+        )
+        await source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", former.ids["3-0"])
+        pipe = await target.running_server().connect()
+        await pipe.call("ASKING")
+        assert await pipe.call("SET", "key", "value") == b"OK"
+        pipe.close()
+        await eventually(lambda: holds(replica, 1), 10)
+        former_id = former.ids["3-0"]
+        await target.kill()
+        for file in target.folder.iterdir():
+            file.unlink()
+        await target.start()
+        await former.settle(60)
+        assert (await replica.view()).own.is_primary
+        assert (await replica.ask("DBSIZE"), await target.ask("DBSIZE")) == (1, 1)
+        assert (await target.view()).own.primary_id == await replica.id()
+        for each in everyone.values():
+            assert former_id not in (await each.view()).by_id
+
+
+async def holds(member: Member, count: int) -> bool:
+    return bool(await member.ask("DBSIZE") == count)
 
 
 async def test_all_addresses_changed_and_it_is_the_same_cluster(folder: Path) -> None:

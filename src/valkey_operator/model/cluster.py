@@ -295,7 +295,12 @@ class SeenCluster:
             return None
         followed = {node.view.own.primary_id for node in nodes if node.view is not None}
         primaries = [node for node in nodes if node.view is not None and node.view.own.is_primary]
-        return min(primaries, key=lambda node: (node.id not in followed, node.index), default=None)
+        # Who takes slots has keys that nobody else has.
+        return min(
+            primaries,
+            key=lambda node: (not node.view or not node.view.importing, node.id not in followed, node.index),
+            default=None,
+        )
 
     def orphaned(self, shard: int) -> SeenMember | None:
         """The owner of the shard's slots that is none of our nodes any more, and still has a replica among them; or who
