@@ -108,6 +108,22 @@ async def test_one_that_cannot_renew_says_so(client: Client, server: Server) -> 
             leadership.time_left()
 
 
+async def test_who_led_in_the_same_pod_before_is_dead_and_nobody_else_is(
+    client: Client, server: Server
+) -> None:
+    """Its container was restarted: the one before it has ended by then."""
+    spec = {"holderIdentity": "pod-a_10.0.0.1_old", "leaseDurationSeconds": 60}
+    server.lease = {"metadata": {**KEY._asdict(), "resourceVersion": "1", "uid": "1"}, "spec": spec}
+    other = Leadership(client, KEY, "pod-b_10.0.0.2_new", duration=1, place="pod-b_")
+    async with running(other.run(lambda: asyncio.sleep(3600))):
+        await eventually(lambda: other.leader == "pod-a_10.0.0.1_old")
+        await asyncio.sleep(1.5)
+        assert not other.leads
+    again = Leadership(client, KEY, "pod-a_10.0.0.9_new", duration=1, place="pod-a_")
+    async with running(again.run(lambda: asyncio.sleep(3600))):
+        await eventually(lambda: again.leads)
+
+
 # The whole runtime
 
 

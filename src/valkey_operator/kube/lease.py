@@ -4,6 +4,7 @@ All times are measured on each process's own clock, none is compared between mac
 the moment before it sent its last renewal, a standby from the moment it saw that renewal, which is later. So
 the leader's time, less a margin, is over before anybody else's begins; a process that was frozen finds its
 time over when it wakes. What a late packet could still do is caught by comparing versions (`Writer.status`).
+Only a leader that ran in the very container that this process runs in now is dead for sure, and not waited for.
 """
 
 from __future__ import annotations
@@ -44,10 +45,15 @@ def now() -> float:
 
 
 class Leadership:
-    """This process's part in the Lease; the `Fence` of its clients. Needs a client of its own, without a fence."""
+    """This process's part in the Lease; the `Fence` of its clients. Needs a client of its own, without a fence.
 
-    def __init__(self, client: Client, key: Key, identity: str, *, duration: int = 15) -> None:
-        self.identity = identity
+    `place` begins the identities of all processes of which one lives only when the one before it is dead.
+    """
+
+    def __init__(
+        self, client: Client, key: Key, identity: str, *, duration: int = 15, place: str | None = None
+    ) -> None:
+        self.identity, self._place = identity, place
         self._client = client
         self._key = key
         self._duration, self._margin = duration, duration / 5
@@ -128,9 +134,11 @@ class Leadership:
         return self._informer.store.get(self._key) or NO_LEASE
 
     def _free_in(self) -> float:
-        spec = self._seen().spec
-        lasting = spec.lease_duration_seconds or self._duration
-        return self._seen_at + lasting - now() if spec.holder_identity else 0.0
+        spec, leader = self._seen().spec, self.leader
+        is_dead = self._place is not None and leader.startswith(self._place) and leader != self.identity
+        if is_dead or not leader:
+            return 0.0
+        return self._seen_at + (spec.lease_duration_seconds or self._duration) - now()
 
     async def _renew(self) -> None:
         """Renew until it is too late, or somebody else is in the Lease."""

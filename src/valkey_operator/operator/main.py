@@ -30,7 +30,9 @@ async def run(settings: OperatorSettings) -> None:
     way = access.find()
     async with Client(way) as unfenced:
         lease = Key(settings.namespace, MANAGER)
-        leadership = Leadership(unfenced, lease, settings.identity, duration=settings.lease_seconds)
+        leadership = Leadership(
+            unfenced, lease, settings.identity, duration=settings.lease_seconds, place=settings.place
+        )
         async with Client(way, fence=leadership) as client:
             runtime = Runtime(client, leadership)
             recorder = Recorder(client, MANAGER, settings.identity)

@@ -22,6 +22,8 @@ class OperatorSettings:
     lease_seconds: int = 8
     health_port: int = 8081
     log_level: str = "info"
+    # How the identities of all processes begin that ran in this pod before; None: it is in no pod.
+    place: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> OperatorSettings:
@@ -37,6 +39,7 @@ class OperatorSettings:
             namespace=namespace,
             # Another one after each restart of the container; with the address where sidecars find it.
             identity=f"{pod}_{address}_{uuid.uuid4().hex[:8]}",
+            place=f"{pod}_",
             image=image,
             namespaces=tuple(part for part in watched if part),
             trust_domain=environment.get("TRUST_DOMAIN", cls.trust_domain),
