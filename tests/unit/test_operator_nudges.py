@@ -60,6 +60,20 @@ def test_a_kubelet_that_does_not_begin_is_told_again_and_not_for_ever() -> None:
     assert starts.pause(NODE) is None
 
 
+def test_where_many_start_each_is_waited_for_longer() -> None:
+    clock = [0.0]
+    starts = Starts(lambda: clock[0])
+    many = [Key("prod", f"one-{index}-0") for index in range(40)]
+    for node in many:
+        assert starts.value(node, placed()) is None
+    clock[0] = 11.9
+    assert [starts.value(node, placed()) for node in many] == [None] * 40
+    assert 0 < (starts.pause(many[0]) or 0) <= 0.11
+    for node in many[10:]:
+        assert starts.value(node, placed(address="10.0.0.1")) is None
+    assert starts.value(many[0], placed()) == "1", "of ten that are left each is late after three seconds"
+
+
 def test_a_pod_without_a_machine_or_with_an_address_is_not_late() -> None:
     clock = [0.0]
     starts = Starts(lambda: clock[0])

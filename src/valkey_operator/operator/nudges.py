@@ -16,8 +16,9 @@ from valkey_operator.operator.seen import Pod
 FIRST_PAUSE = 2.0
 # After these the kubelet's own round has come by, and something else is wrong.
 ATTEMPTS = 6
-# From the moment that a machine was found for a pod to its address.
+# From the moment that a machine was found for a pod to its address, while there are no more of them than AT_ONCE.
 STARTS_WITHIN = 3.0
+AT_ONCE = 10
 
 
 @dataclass
@@ -66,10 +67,6 @@ class _Placed:
     at: float
     count: int = 0
 
-    @property
-    def due(self) -> float:
-        return self.at + STARTS_WITHIN * 2.0**self.count
-
 
 class Starts:
     """Pods that their kubelets have not begun, by node. A kubelet that hears of a pod sooner than the API server's own
@@ -87,7 +84,7 @@ class Starts:
         placed = self._placed.get(node)
         if placed is None or placed.pod != pod.metadata.uid:
             placed = self._placed[node] = _Placed(pod.metadata.uid, self._now())
-        if placed.count >= ATTEMPTS or self._now() < placed.due:
+        if placed.count >= ATTEMPTS or self._now() < self._due(placed):
             return None
         placed.count += 1
         return str(placed.count)
@@ -97,7 +94,10 @@ class Starts:
         placed = self._placed.get(node)
         if placed is None or placed.count >= ATTEMPTS:
             return None
-        return max(0.1, placed.due - self._now())
+        return max(0.1, self._due(placed) - self._now())
 
     def forget(self, node: Key) -> None:
         self._placed.pop(node, None)
+
+    def _due(self, placed: _Placed) -> float:
+        return placed.at + STARTS_WITHIN * 2.0**placed.count * max(1.0, len(self._placed) / AT_ONCE)
