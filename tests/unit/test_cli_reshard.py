@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_said_as_the_operator_would_say_it() -> None:
     planned = reshard.plan(full, 4)
     answer = reshard.shown(full, 4, planned, as_json=False)
     assert answer.code == 1
-    assert "! it would be refused: shard 3 uses 300.0 MiB of its maxmemory" in answer.text
+    assert "! it would be refused: shard 3 has a maxmemory of 400.0 MiB" in answer.text
     assert max(map(len, answer.text.splitlines())) <= WIDTH
 
 

@@ -331,7 +331,7 @@ async def test_what_does_not_fit_is_refused_with_a_sentence(folder: Path) -> Non
         await everyone["3-0"].ask("CONFIG", "SET", "maxmemory", "8mb")
         step = await Resharder(former).step(4)
         assert [each.guard for each in step.refusals] == ["every_target_has_room"]
-        assert step.refusals[0].why.startswith("shard 3 uses ")
+        assert step.refusals[0].why.startswith("shard 3 has a maxmemory of 8.0 MiB and needs ")
         assert step.actions == ()
 
 

@@ -177,9 +177,29 @@ def test_what_does_not_fit_is_refused_before_anything_begins(room: int, fits: bo
     assert (found.too_small == ()) is fits
     if not fits:
         assert found.too_small == (
-            "shard 3 uses 100.0 MiB of its maxmemory of 500.0 MiB and cannot take 450.0 MiB more: "
+            "shard 3 has a maxmemory of 500.0 MiB and needs about 640.0 MiB for what is there and what would come: "
             "raise resources.limits.memory, or ask for more shards",
         )
+
+
+def test_what_is_said_of_what_does_not_fit_stays_while_clients_write() -> None:
+    def said(written: int) -> tuple[str, ...]:
+        seen = {
+            shard: Load(load.slots, used_bytes=(600 << 20) + written, data_bytes=(600 << 20) + written)
+            for shard, load in even(3).items()
+        }
+        return slots.plan({**seen, 3: Load(used_bytes=100 << 20, max_bytes=500 << 20)}, range(4)).too_small
+
+    assert len({said(megabytes * 1_000_000) for megabytes in range(20)}) == 1
+    assert said(0) != said(200 << 20)
+
+
+@pytest.mark.parametrize(
+    ("exact", "told"), [(0, 0), (1, 1), (15, 15), (16, 16), (17, 18), (1000, 1024), (1025, 1152)]
+)
+def test_a_size_is_told_an_eighth_too_large_at_most(exact: int, told: int) -> None:
+    assert slots.coarse(exact) == told
+    assert exact <= told <= exact * 9 / 8
 
 
 def test_a_batch_is_bounded_by_slots_and_by_bytes_and_is_never_empty() -> None:

@@ -8,7 +8,7 @@ from valkey_operator.decide import resharding
 from valkey_operator.decide.actions import Doing, Wait
 from valkey_operator.decide.cluster_actions import ClusterStep
 from valkey_operator.decide.resharding import Resharding
-from valkey_operator.decide.slots import Load, size_text
+from valkey_operator.decide.slots import Load, coarse, size_text
 from valkey_operator.model.sharded import Progress, SeenSharded
 
 SCALING = "Scaling"
@@ -50,7 +50,7 @@ def _held_back(found: Resharding) -> tuple[Wait, ...]:
 
 def _step(found: Resharding) -> str:
     moving = [*found.under_way, *found.plan.moves]
-    left = f"{found.remaining} slots ({size_text(found.remaining_bytes)}) are still to move"
+    left = f"{found.remaining} slots ({size_text(coarse(found.remaining_bytes))}) are still to move"
     return f"{left}; now {moving[0]}" if moving else left
 
 

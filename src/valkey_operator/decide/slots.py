@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 
 from valkey_operator.model.cluster import SLOTS, SlotRange, as_text, others_than
 
@@ -235,11 +236,20 @@ def _too_small(seen: Mapping[int, Load], moves: Iterable[Move]) -> Iterable[str]
         arriving[move.target] = arriving.get(move.target, 0) + move.bytes
     for shard, size in sorted(arriving.items()):
         load = seen.get(shard, Load())
-        if load.max_bytes and load.used_bytes + size > load.max_bytes * HEAD_ROOM:
+        needed = (load.used_bytes + size) / HEAD_ROOM
+        if load.max_bytes and needed > load.max_bytes:
             yield (
-                f"shard {shard} uses {size_text(load.used_bytes)} of its maxmemory of {size_text(load.max_bytes)} and "
-                f"cannot take {size_text(size)} more: raise resources.limits.memory, or ask for more shards"
+                f"shard {shard} has a maxmemory of {size_text(load.max_bytes)} and needs about "
+                f"{size_text(coarse(ceil(needed)))} for what is there and what would come: raise "
+                "resources.limits.memory, or ask for more shards"
             )
+
+
+def coarse(count: int) -> int:
+    """Rounded up, by an eighth at most: what clients write must not change a sentence, and with it a status, at every
+    look."""
+    step = 1 << max(0, count.bit_length() - 4)
+    return -(-count // step) * step
 
 
 def size_text(count: int) -> str:
