@@ -28,12 +28,12 @@ from valkey_operator.decide.cluster_actions import (
     Forget,
     OpenGate,
 )
-from valkey_operator.decide.shard_succession import Election, elections
+from valkey_operator.decide.shard_succession import Election, elections, in_office
 from valkey_operator.decide.sharded import Plan
 from valkey_operator.model.cluster import SeenMember
 from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
-from valkey_operator.model.sharded import ClusterWish, SeenSharded
+from valkey_operator.model.sharded import Change, ClusterWish, SeenSharded
 
 LOGGED = Disk(has_data=True, has_append_only_file=True)
 
@@ -200,10 +200,28 @@ class TestElections:
         leaving = with_node(seen, name(0, 1), pod=SeenPod("p", is_being_deleted=True))
         assert not elections(leaving)[0].was_handed_over
 
+    @pytest.mark.parametrize(
+        ("recorded", "is_recorded"),
+        [
+            (Change(0, name(0, 1), name(0, 0)), True),
+            (Change(1, name(0, 1), name(0, 0)), False),
+            (Change(0, name(0, 2), name(0, 0)), False),
+            (Change(0, name(0, 1), name(0, 2)), False),
+        ],
+        ids=["this one", "of another shard", "from another one", "to another one"],
+    )
+    def test_what_an_operator_recorded_before_it_was_gone_is_no_election(
+        self, recorded: Change, is_recorded: bool
+    ) -> None:
+        seen = replace(cluster(), primaries={0: name(0, 1)}, recorded=recorded)
+        (found,) = elections(seen)
+        assert found.is_recorded is is_recorded
+
     def test_before_the_new_primary_knows_how_it_came_to_office_nothing_is_said_of_it(self) -> None:
         seen = replace(cluster(), primaries={0: name(0, 1)})
         taking = TakenOver(name(0, 1), is_under_way=True)
         assert elections(with_node(seen, name(0, 0), taken_over=taking)) == ()
+        assert in_office(with_node(seen, name(0, 0), taken_over=taking)).keys() == {1, 2}
         heir = seen.of(name(0, 0))
         assert heir is not None
         assert heir.node.view is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +15,7 @@ from valkey_operator.kube.objects import Key, ManagedMetadata, Metadata, OwnerRe
 from valkey_operator.kube.store import Store
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.instance import Lease, TakenOver
-from valkey_operator.model.sharded import SeenSharded, ShardNode
+from valkey_operator.model.sharded import Change, SeenSharded, ShardNode
 from valkey_operator.operator.cluster_seen import ClusterSight
 from valkey_operator.operator.instance_seen import Sight
 from valkey_operator.operator.machines import SURELY
@@ -132,8 +132,8 @@ class Ground:
         replication = contract.Replication(link_is_up=link_is_up)
         self.hears(uid, server=contract.Server(answers=True, cluster=view, replication=replication))
 
-    def see(self) -> SeenSharded:
-        item = Custom(ManagedMetadata("g", "prod"))
+    def see(self, **status: Any) -> SeenSharded:
+        item = Custom(ManagedMetadata("g", "prod"), {}, status)
         return self.sight.see(item, Deployment("ValkeyCluster", "g", "prod", "u", {}), {})
 
     def node(self) -> ShardNode:
@@ -271,6 +271,37 @@ class TestPodsTakenAwayByForce:
         ground.runs("b", "m2")
         ground.hears_the_gate("b")
         assert ground.node().is_alone
+
+
+class TestChangesOfPrimaries:
+    """What an operator knew, and what the next one finds in the status."""
+
+    told: ClassVar[dict[str, Any]] = {
+        "formed": True,
+        "shards": [{"shardIndex": 0, "primary": "g-0-0"}, {"shardIndex": 3, "primary": "g-3-0"}],
+        "lastFailover": {"shard": 0, "from": "g-0-0", "to": "g-0-1", "planned": True},
+    }
+
+    def test_one_that_was_recorded_counts_until_somebody_is_seen_in_office(self, ground: Ground) -> None:
+        """Whoever is in office at the first look came there by it; later the servers may have elected the same one."""
+        assert ground.see(**self.told).recorded == Change(0, "g-0-0", "g-0-1")
+        ground.sight.note_seen(Key("prod", "g"), [1])
+        assert ground.see(**self.told).recorded is not None
+        ground.sight.note_seen(Key("prod", "g"), [0])
+        assert ground.see(**self.told).recorded is None
+        ground.sight.forget(Key("prod", "g"))
+        assert ground.see(**self.told).recorded is not None
+
+    def test_a_shard_that_has_no_nodes_has_no_primary_that_is_remembered(self, ground: Ground) -> None:
+        ground.sight.note_primary(Key("prod", "g"), 0, "g-0-1")
+        ground.sight.note_primary(Key("prod", "g"), 2, "g-2-0")
+        assert ground.see(**self.told).primaries == {0: "g-0-1"}
+        ground.caches.nodes.store.delete(ground.caches.nodes.store.get(NODE))
+        assert ground.see(**self.told).primaries == {}
+        ground.put_node("ValkeyCluster")
+        assert ground.see(**self.told).primaries == {0: "g-0-0"}, (
+            "what it knew of the shard before is forgotten"
+        )
 
 
 def test_how_a_primary_came_to_office_is_seen_in_both_kinds(ground: Ground) -> None:

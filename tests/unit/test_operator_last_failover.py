@@ -60,6 +60,17 @@ async def test_a_change_among_the_servers_of_a_cluster_is_told(
     assert world.primaries == [(2, "g-2-1")]
 
 
+async def test_a_change_that_an_operator_recorded_before_it_was_gone_is_told_as_it_said() -> None:
+    world: Any = World()
+    known = Custom(
+        ManagedMetadata("g", "prod"), {}, {"lastFailover": {"reason": "RollingUpdate", "planned": True}}
+    )
+    found = Election(2, "g-2-0", "g-2-1", was_handed_over=False, is_recorded=True)
+    item = await ClusterSteps(world, world, world).note_election(known, found)
+    assert item is known
+    assert world.primaries == [(2, "g-2-1")]
+
+
 async def test_a_handover_without_an_operator_is_told_in_the_epoch_in_which_it_was_made() -> None:
     world: Any = World()
     action = RecordPrimary(9, "v-1", Why.POD_STOPPING, planned=True, former="v-0", made_in=8)

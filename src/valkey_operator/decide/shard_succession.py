@@ -13,7 +13,7 @@ from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGa
 from valkey_operator.decide.shard_failover import LEARNS, is_behind
 from valkey_operator.model.cluster import ClusterView, SeenMember
 from valkey_operator.model.instance import TakenOver
-from valkey_operator.model.sharded import POD_ENDED, SeenSharded, ShardNode
+from valkey_operator.model.sharded import POD_ENDED, Change, SeenSharded, ShardNode
 
 # A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
 COMES_BACK = 10.0
@@ -64,28 +64,38 @@ def plan(seen: SeenSharded) -> ClusterStep:
 
 @dataclass(frozen=True)
 class Election:
-    """Another primary than was known, and not by the operator's doing."""
+    """Another primary than was known, and not by the doing of this operator."""
 
     shard: int
     former: str
     to: str
     # The former one's pod was being stopped, and the new one's sidecar knows that it has every write.
     was_handed_over: bool
+    # It is the change that an operator recorded before it was gone: what that one said of it stays.
+    is_recorded: bool = False
 
 
 def elections(seen: SeenSharded) -> tuple[Election, ...]:
     found = []
-    for shard, former in seen.primaries.items():
-        primary = seen.primary_of(shard)
-        view = primary.node.view if primary is not None else None
-        if primary is None or view is None or primary.name == former:
+    for shard, primary in in_office(seen).items():
+        former, view = seen.primaries.get(shard, primary.name), primary.node.view
+        if primary.name == former or view is None:
             continue
-        taken = primary.taken_over
-        if not view.own.is_primary or (taken is not None and taken.is_under_way):
-            continue  # its own next word tells how it came to office
-        was_handed_over = taken == TakenOver(former, view.own.config_epoch)
-        found.append(Election(shard, former, primary.name, was_handed_over))
+        was_handed_over = primary.taken_over == TakenOver(former, view.own.config_epoch)
+        is_recorded = Change(shard, former, primary.name) == seen.recorded
+        found.append(Election(shard, former, primary.name, was_handed_over, is_recorded))
     return tuple(found)
+
+
+def in_office(seen: SeenSharded) -> dict[int, ShardNode]:
+    """By shard: primaries that have said so by themselves, and how they came to office."""
+    primaries = {shard: seen.primary_of(shard) for shard in seen.cluster.shards}
+    return {shard: each for shard, each in primaries.items() if each is not None and _says_so(each)}
+
+
+def _says_so(each: ShardNode) -> bool:
+    is_taking_over = each.taken_over is not None and each.taken_over.is_under_way
+    return each.node.view is not None and each.node.view.own.is_primary and not is_taking_over
 
 
 def proof_of_death(seen: SeenSharded, member: SeenMember) -> str:

@@ -45,6 +45,15 @@ class Progress:
     total: int
 
 
+@dataclass(frozen=True)
+class Change:
+    """Of the primary of a shard."""
+
+    shard: int
+    former: str
+    to: str
+
+
 # Of a server that is gone: its pod is, and the next one brings its volume.
 POD_ENDED = "its kubelet has ended its pod for good"
 
@@ -113,6 +122,8 @@ class SeenSharded:
     gone: Mapping[str, str] = field(default_factory=dict)
     # The primary of each shard, as it was last known.
     primaries: Mapping[int, str] = field(default_factory=dict)
+    # The change that was recorded last, before it was ordered, where nobody has seen since who is in office there.
+    recorded: Change | None = None
     # How many keys are in each slot, as far as they were counted; None: nobody was asked.
     slot_keys: Mapping[int, int] | None = None
 

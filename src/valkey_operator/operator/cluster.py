@@ -10,7 +10,7 @@ from typing import Any
 
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.decide.formation import awaited
-from valkey_operator.decide.shard_succession import elections
+from valkey_operator.decide.shard_succession import elections, in_office
 from valkey_operator.decide.sharded import SCALING, Plan, plan
 from valkey_operator.decide.support import Refusal
 from valkey_operator.kube import errors
@@ -88,6 +88,7 @@ class ClusterController(Care):
         seen, found = await self._planned(item, deployment, denied)
         for each in elections(seen):
             item = await self._steps.note_election(item, each)
+        self._sight.note_seen(item.key, in_office(seen))
         said, again = [*denied, *self._notes(item.key, found.report.state)], found.again
         try:
             item = await self._steps.carry_out(found.stages, item, deployment, seen)

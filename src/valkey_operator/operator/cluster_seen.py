@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from valkey_operator.decide.shard_moves import SCALING
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.sharded import POD_ENDED, ClusterWish, Progress, SeenSharded, ShardNode
+from valkey_operator.model.sharded import POD_ENDED, Change, ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
 from valkey_operator.operator.instance_seen import (
     HELD,
@@ -42,6 +42,8 @@ class ClusterSight:
     def __init__(self, world: World, memory: Memory, sight: Sight) -> None:
         self._world, self._memory, self._sight = world, memory, sight
         self._primaries: dict[Key, dict[int, str]] = {}
+        # Shards of which this process has seen who is in office.
+        self._seen: dict[Key, set[int]] = {}
         # In each slot, by deployment, while they are being moved.
         self._keys: dict[Key, dict[int, int]] = {}
 
@@ -84,11 +86,15 @@ class ClusterSight:
             _progress(item),
             gone=dict(self._gone(item.key)),
             primaries=self._known_primaries(item),
+            recorded=self._recorded(item),
             slot_keys=self._keys.get(item.key),
         )
 
     def note_primary(self, key: Key, shard: int, node: str) -> None:
         self._primaries.setdefault(key, {})[shard] = node
+
+    def note_seen(self, key: Key, shards: Iterable[int]) -> None:
+        self._seen.setdefault(key, set()).update(shards)
 
     def note_keys(self, key: Key, said: contract.Server) -> None:
         self._keys.setdefault(key, {}).update(cluster_view.slot_keys(said))
@@ -98,17 +104,29 @@ class ClusterSight:
 
     def forget(self, key: Key) -> None:
         self._primaries.pop(key, None)
+        self._seen.pop(key, None)
         self.forget_keys(key)
 
     def _known_primaries(self, item: Custom) -> dict[int, str]:
-        """What this process knows is newer than what was told last."""
+        """What this process knows is newer than what was told last. A shard without nodes has none: one that is made
+        again later begins anew."""
         told = {
             each["shardIndex"]: each["primary"] for each in item.status.get("shards", []) if "primary" in each
         }
-        known = self._primaries.setdefault(item.key, {})
+        there = {place_of(node.metadata.name)[0] for node in self.nodes(item.key)}
+        known = self._primaries.get(item.key, {})
         if item.status.get("formed"):
-            known.update({shard: name for shard, name in told.items() if shard not in known})
-        return dict(known)
+            known = told | known
+        self._primaries[item.key] = {shard: name for shard, name in known.items() if shard in there}
+        return dict(self._primaries[item.key])
+
+    def _recorded(self, item: Custom) -> Change | None:
+        """It is written before the order is given, and `shards` after it: an operator that was gone in between has not
+        seen what came of it, and the next one sees it at its first look, or not at all."""
+        last = item.status.get("lastFailover") or {}
+        if "shard" not in last or last["shard"] in self._seen.get(item.key, ()):
+            return None
+        return Change(last["shard"], last["from"], last["to"])
 
     def on(self, machine: str) -> list[Key]:
         """ValkeyClusters with a node whose server was last heard there, or may still run there."""

@@ -103,6 +103,8 @@ class ClusterSteps:
     async def note_election(self, item: Custom, found: Election) -> Custom:
         """Of one that the servers have chosen by themselves nobody saw how far the former one was."""
         self._sight.note_primary(item.key, found.shard, found.to)
+        if found.is_recorded:
+            return item
         is_planned = found.was_handed_over
         reason, lost = (Why.POD_STOPPING, 0) if is_planned else (Why.ELECTED, None)
         changed = do.FailOver(
