@@ -201,20 +201,21 @@ class TestElections:
         assert not elections(leaving)[0].was_handed_over
 
     @pytest.mark.parametrize(
-        ("recorded", "is_recorded"),
-        [
-            (Change(0, name(0, 1), name(0, 0)), True),
-            (Change(1, name(0, 1), name(0, 0)), False),
-            (Change(0, name(0, 2), name(0, 0)), False),
-            (Change(0, name(0, 1), name(0, 2)), False),
-        ],
+        ("shard", "former", "to", "is_recorded"),
+        [(0, 1, 0, True), (1, 1, 0, False), (0, 2, 0, False), (0, 1, 2, False)],
         ids=["this one", "of another shard", "from another one", "to another one"],
     )
     def test_what_an_operator_recorded_before_it_was_gone_is_no_election(
-        self, recorded: Change, is_recorded: bool
+        self, shard: int, former: int, to: int, is_recorded: bool
     ) -> None:
-        seen = replace(cluster(), primaries={0: name(0, 1)}, recorded=recorded)
-        (found,) = elections(seen)
+        seen = replace(cluster(), primaries={0: name(0, 1)})
+        change = Change(shard, name(0, former), name(0, to), is_planned=False)
+        (found,) = elections(replace(seen, recorded=change))
+        assert found.is_recorded is is_recorded
+        (found,) = elections(replace(seen, recorded=replace(change, is_planned=True)))
+        assert not found.is_recorded, "nobody knows that it has every write"
+        handed_over = with_node(seen, name(0, 0), taken_over=TakenOver(name(0, 1), 1))
+        (found,) = elections(replace(handed_over, recorded=replace(change, is_planned=True)))
         assert found.is_recorded is is_recorded
 
     def test_before_the_new_primary_knows_how_it_came_to_office_nothing_is_said_of_it(self) -> None:

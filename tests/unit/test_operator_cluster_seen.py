@@ -284,7 +284,7 @@ class TestChangesOfPrimaries:
 
     def test_one_that_was_recorded_counts_until_somebody_is_seen_in_office(self, ground: Ground) -> None:
         """Whoever is in office at the first look came there by it; later the servers may have elected the same one."""
-        assert ground.see(**self.told).recorded == Change(0, "g-0-0", "g-0-1")
+        assert ground.see(**self.told).recorded == Change(0, "g-0-0", "g-0-1", is_planned=True)
         ground.sight.note_seen(Key("prod", "g"), [1])
         assert ground.see(**self.told).recorded is not None
         ground.sight.note_seen(Key("prod", "g"), [0])

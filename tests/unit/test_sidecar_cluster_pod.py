@@ -107,8 +107,10 @@ async def test_sidecars_make_a_cluster_by_the_operators_orders(folder: Path, ver
         await eventually(c.is_in_sync, 10)
         for each in (a, b, c):
             await eventually(partial(is_ok, each), 10)
-        await obeys(c, promote=contract.Promote(former_id=first))
+        await obeys(c, promote=contract.Promote(former_id=first, former=a.name))
         assert await c.role() == "master"
+        view = cluster_view.view((await c.pod.observe_now()).server.cluster)
+        assert c.pod.observe().taken_over == contract.TakenOver(former=a.name, epoch=view.own.config_epoch)
         await eventually(a.is_in_sync, 10)
         # The sidecar follows its server: what the plain topology records is not touched.
         assert a.pod.record.primary == a.name

@@ -4,7 +4,7 @@ vote, proof that every one that is missing is dead. One that is only unseen may 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from valkey_operator.api.guards import Guard
@@ -69,7 +69,7 @@ class Election:
     shard: int
     former: str
     to: str
-    # The former one's pod was being stopped, and the new one's sidecar knows that it has every write.
+    # The new one's sidecar knows that it has every write of the former one.
     was_handed_over: bool
     # It is the change that an operator recorded before it was gone: what that one said of it stays.
     is_recorded: bool = False
@@ -82,9 +82,16 @@ def elections(seen: SeenSharded) -> tuple[Election, ...]:
         if primary.name == former or view is None:
             continue
         was_handed_over = primary.taken_over == TakenOver(former, view.own.config_epoch)
-        is_recorded = Change(shard, former, primary.name) == seen.recorded
+        is_recorded = _is_recorded(seen.recorded, Change(shard, former, primary.name, was_handed_over))
         found.append(Election(shard, former, primary.name, was_handed_over, is_recorded))
     return tuple(found)
+
+
+def _is_recorded(recorded: Change | None, seen: Change) -> bool:
+    """One that was planned, and came about in another way, may have lost more than was said of it."""
+    if recorded is None or (recorded.is_planned and not seen.is_planned):
+        return False
+    return replace(recorded, is_planned=seen.is_planned) == seen
 
 
 def in_office(seen: SeenSharded) -> dict[int, ShardNode]:

@@ -52,6 +52,7 @@ class Change:
     shard: int
     former: str
     to: str
+    is_planned: bool
 
 
 # Of a server that is gone: its pod is, and the next one brings its volume.

@@ -126,7 +126,7 @@ class ClusterSight:
         last = item.status.get("lastFailover") or {}
         if "shard" not in last or last["shard"] in self._seen.get(item.key, ()):
             return None
-        return Change(last["shard"], last["from"], last["to"])
+        return Change(last["shard"], last["from"], last["to"], last["planned"])
 
     def on(self, machine: str) -> list[Key]:
         """ValkeyClusters with a node whose server was last heard there, or may still run there."""

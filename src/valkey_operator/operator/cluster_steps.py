@@ -171,7 +171,9 @@ def _order(action: do.ClusterAction, seen: SeenSharded) -> tuple[str, contract.O
             taken = contract.TakeOffice(former_id=action.former_id, proof=proof)
             return action.node, contract.Order(take_office=taken, limit_milliseconds=FAILOVER_LIMIT)
         case do.FailOver():
-            office = contract.Promote(force=not action.planned, former_id=action.former_id)
+            office = contract.Promote(
+                force=not action.planned, former_id=action.former_id, former=action.former
+            )
             return action.node, contract.Order(promote=office, limit_milliseconds=FAILOVER_LIMIT)
         case _:
             return _slot_order(action)

@@ -168,8 +168,31 @@ class ClusterOrders:
                 return
 
     async def _promote(self, order: contract.Order) -> None:
+        wish = order.promote
+        if wish.former and not wish.force:
+            await self._take_over(wish, wish.former)
+        else:
+            await self._fail_over(wish)
+
+    async def take_over(self, by: str) -> None:
+        """Asked by the primary itself, which is about to stop."""
+        said = await self._pod.peer(by)
+        if said is None:
+            raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"{by} does not say who it is")
+        await self._take_over(contract.Promote(former_id=said.server.cluster.node_id), by)
+
+    async def _take_over(self, wish: contract.Promote, by: str) -> None:
+        found = None
+        self.taken_over = contract.TakenOver(former=by, is_under_way=True)
+        try:
+            await self._fail_over(wish)
+            found = await self._with_every_write(by)
+        finally:
+            self.taken_over = found
+
+    async def _fail_over(self, wish: contract.Promote) -> None:
         server, view = await seen(self._pod)
-        former = order.promote.former_id
+        former = wish.former_id
         if view.own.is_primary and former not in ("", view.own_id):
             return  # it was done before
         _check_follows(view, former)
@@ -177,25 +200,12 @@ class ClusterOrders:
         if info.get("master_sync_in_progress") == "1":
             raise Refusal(Guard.A_REPLICA_IS_LOADED, "the replica has not got all its data yet")
         is_linked = info.get("master_link_status") == "up"
-        if order.promote.force and is_linked:
+        if wish.force and is_linked:
             raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, f"{former} still talks to this replica")
-        if not order.promote.force and not is_linked:
+        if not wish.force and not is_linked:
             raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, "the replica is not in sync with its primary")
-        await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if order.promote.force else []))
+        await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if wish.force else []))
         await _in_office(server)
-
-    async def take_over(self, by: str) -> None:
-        """Asked by the primary itself, which is about to stop."""
-        said = await self._pod.peer(by)
-        if said is None:
-            raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"{by} does not say who it is")
-        former_id, found = said.server.cluster.node_id, None
-        self.taken_over = contract.TakenOver(former=by, is_under_way=True)
-        try:
-            await self._promote(contract.Order(promote=contract.Promote(former_id=former_id)))
-            found = await self._with_every_write(by)
-        finally:
-            self.taken_over = found
 
     async def _with_every_write(self, by: str) -> contract.TakenOver | None:
         """The word of the former primary for it: that this server is in office does not say how it came there."""

@@ -418,12 +418,14 @@ class StepAside(_message.Message):
     def __init__(self) -> None: ...
 
 class Promote(_message.Message):
-    __slots__ = ("force", "former_id")
+    __slots__ = ("force", "former_id", "former")
     FORCE_FIELD_NUMBER: _ClassVar[int]
     FORMER_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
     force: bool
     former_id: str
-    def __init__(self, force: _Optional[bool] = ..., former_id: _Optional[str] = ...) -> None: ...
+    former: str
+    def __init__(self, force: _Optional[bool] = ..., former_id: _Optional[str] = ..., former: _Optional[str] = ...) -> None: ...
 
 class TakeOffice(_message.Message):
     __slots__ = ("former_id", "proof")
