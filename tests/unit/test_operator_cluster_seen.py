@@ -65,7 +65,9 @@ class Ground:
         kinds = ("nodes", "pods", "machines", "claims", "services")
         self.caches = SimpleNamespace(**{kind: Cache() for kind in kinds})
         self.caches.nodes.store.add_index(BY_DEPLOYMENT, lambda _node: ["g"])
-        self.caches.pods.store.add_index(BY_NODE, lambda _pod: [NODE.name])
+        self.caches.pods.store.add_index(
+            BY_NODE, lambda pod: [pod.metadata.labels.get(marks.NODE, NODE.name)]
+        )
         world: Any = SimpleNamespace(caches=self.caches, observations=Observations(self.clock))
         self.memory = Memory(lambda _node: None, self.clock)
         world.observations.on_change(self.memory.hear)
@@ -85,9 +87,9 @@ class Ground:
     def put(self, kind: str, item: Any) -> None:
         getattr(self.caches, kind).store.put(item)
 
-    def put_node(self, kind: str) -> None:
+    def put_node(self, kind: str, name: str = NODE.name) -> None:
         marked = {"owner_references": (OwnerReference("v1", kind, "g", "u"),), "labels": {marks.CLUSTER: "g"}}
-        self.put("nodes", Custom(self.named(ManagedMetadata, NODE.name, **marked), IMAGES))
+        self.put("nodes", Custom(self.named(ManagedMetadata, name, **marked), IMAGES))
 
     def put_machine(self, name: str, *taints: str) -> None:
         self.version += 1
@@ -302,6 +304,35 @@ class TestChangesOfPrimaries:
         assert ground.see(**self.told).primaries == {0: "g-0-0"}, (
             "what it knew of the shard before is forgotten"
         )
+
+
+class TestNodesThatDoNotHearEachOther:
+    def views(self, ground: Ground, *known: str) -> SeenSharded:
+        """Of two nodes: whom the first one knows; the second one knows both."""
+        ground.hears("a", server=self.server("id", *known))
+        other = Key("prod", "g-0-1")
+        ground.version += 1
+        said = contract.Observation(
+            pod_uid="c", sequence=ground.version, server=self.server("other", "id", "other")
+        )
+        assert ground.world.observations.take(other, said) == ""
+        return ground.see()
+
+    def server(self, own_id: str, *known: str) -> contract.Server:
+        nodes = [contract.ClusterNode(id=each, address=f"{each}:1@2", is_connected=True) for each in known]
+        return contract.Server(answers=True, cluster=contract.ClusterView(node_id=own_id, nodes=nodes))
+
+    def test_it_is_known_for_how_long_that_is(self, ground: Ground) -> None:
+        ground.put_node("ValkeyCluster", "g-0-1")
+        metadata = ground.named(Metadata, "g-0-1-0", uid="c", labels={marks.NODE: "g-0-1"})
+        ground.put("pods", Pod(metadata, PodSpec("m1"), PodStatus("Running")))
+        assert ground.see().apart_for == {}, "one of them was never heard"
+        assert self.views(ground, "id").apart_for == {("g-0-0", "g-0-1"): 0}
+        ground.clock.time += 31
+        seen = self.views(ground, "id")
+        assert seen.cluster.apart_for == {("g-0-0", "g-0-1"): 31}
+        assert self.views(ground, "id", "other").apart_for == {}
+        assert self.views(ground, "id").apart_for == {("g-0-0", "g-0-1"): 0}
 
 
 def test_how_a_primary_came_to_office_is_seen_in_both_kinds(ground: Ground) -> None:

@@ -127,6 +127,8 @@ class ClusterStep:
     waits: tuple[Wait, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     doing: Doing | None = None
+    # It was done before, and nothing came of it: there is no need to look again at once.
+    is_in_vain: bool = False
 
     def __add__(self, other: ClusterStep) -> ClusterStep:
         """First this, then the other."""
@@ -135,6 +137,7 @@ class ClusterStep:
             self.waits + other.waits,
             self.refusals + other.refusals,
             self.doing or other.doing,
+            self.is_in_vain or other.is_in_vain,
         )
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from valkey_operator.api.guards import Guard
-from valkey_operator.decide import lost_slots, slots
+from valkey_operator.decide import apart, lost_slots, slots
 from valkey_operator.decide.actions import Refusal, Wait
 from valkey_operator.decide.cluster_actions import (
     AssignSlots,
@@ -28,6 +28,7 @@ from valkey_operator.model.cluster import (
     SLOTS,
     ClusterNode,
     ClusterView,
+    Pair,
     SeenCluster,
     SeenMember,
     as_ranges,
@@ -50,17 +51,21 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
         return ClusterStep((reset,), (Wait("the nodes get to know each other", SOON),), refusals)
     assign = tuple(_assign(seen))
     # Whoever met a member of another cluster would merge the two.
-    meet = (
-        () if any(each.guard == Guard.ONLY_OUR_NODES_ARE_MEMBERS for each in refusals) else tuple(_meet(seen))
-    )
-    follow = tuple(_follow(seen))
+    is_mixed = any(each.guard == Guard.ONLY_OUR_NODES_ARE_MEMBERS for each in refusals)
+    lasting = frozenset[Pair]() if is_mixed else apart.lasting(seen)
+    meet = () if is_mixed else tuple(_meet(seen, lasting))
+    follow = tuple(_follow(seen, lasting))
     forget = tuple(_forget(seen))
+    is_in_vain = not assign and not follow and all(_was_met_in_vain(each, lasting) for each in meet)
     if assign or meet or follow or forget:
-        hurry = _hurry(seen) if assign or meet or follow else ()
+        hurry = () if is_in_vain else _hurry(seen)
         first: tuple[ClusterAction, ...] = (*hurry, *assign)
         stages = tuple(stage for stage in (first, meet, follow, forget) if stage)
+        if meet and is_in_vain:
+            wait = Wait(_silence(seen) or apart.why(seen, lasting), apart.LOOK_SELDOM)
+            return ClusterStep(stages, (wait,), refusals, is_in_vain=not forget)
         return ClusterStep(stages, (Wait("the nodes get to know each other", SOON),), refusals)
-    return _settled(seen, refusals)
+    return _settled(seen, refusals, lasting)
 
 
 def awaited(seen: SeenCluster) -> list[str]:
@@ -71,7 +76,13 @@ def awaited(seen: SeenCluster) -> list[str]:
     return [node.name for node in seen.nodes if node.view is None]
 
 
-def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...]) -> ClusterStep:
+def _was_met_in_vain(action: Meet, lasting: frozenset[Pair]) -> bool:
+    return all((action.node, other) in lasting for other in action.others)
+
+
+def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...], lasting: frozenset[Pair]) -> ClusterStep:
+    if lasting and not _silence(seen):
+        return ClusterStep(waits=(Wait(apart.why(seen, lasting), apart.LOOK_SELDOM),), refusals=refusals)
     why = why_not_agreed(seen)
     if why:
         is_quick = any(view.is_hurrying for _, view in seen.answered)
@@ -84,9 +95,8 @@ def _settled(seen: SeenCluster, refusals: tuple[Refusal, ...]) -> ClusterStep:
 
 def why_not_agreed(seen: SeenCluster) -> str:
     """Empty when all nodes tell their clients the same and every replica is in sync."""
-    silent = sorted(node.name for node in seen.nodes if node.view is None)
-    if silent:
-        return f"{', '.join(silent)}: no answer"
+    if silence := _silence(seen):
+        return silence
     for node, view in seen.answered:
         if not view.is_ok:
             return f"{node.name} does not serve: some slots have no primary, or it sees too few"
@@ -101,6 +111,12 @@ def why_not_agreed(seen: SeenCluster) -> str:
     if len({view.shards_digest for _, view in seen.answered}) > 1:
         return "the nodes do not agree on the shards yet"
     return ""
+
+
+def _silence(seen: SeenCluster) -> str:
+    """While somebody is silent, others may wait for that one before they join."""
+    silent = sorted(node.name for node in seen.nodes if node.view is None)
+    return f"{', '.join(silent)}: no answer" if silent else ""
 
 
 def _hurry(seen: SeenCluster) -> tuple[Hurry, ...]:
@@ -123,8 +139,9 @@ def _assign(seen: SeenCluster) -> Iterable[AssignSlots]:
             yield AssignSlots(primary.name, as_ranges(missing), epoch)
 
 
-def _meet(seen: SeenCluster) -> Iterable[Meet]:
-    """One node meets all it does not know, a replica meets its primary, and who has moved is met by everybody."""
+def _meet(seen: SeenCluster, lasting: frozenset[Pair]) -> Iterable[Meet]:
+    """One node meets all it does not know, a replica meets its primary, and who has moved is met by everybody; so is
+    whoever has remained unknown for long: the way from that one node may be closed."""
     hub = _hub(seen)
     for node, view in seen.answered:
         primary = seen.primary_of(node.shard)
@@ -137,7 +154,10 @@ def _meet(seen: SeenCluster) -> Iterable[Meet]:
                 node,
                 other,
                 # One of the two is enough, unless the other one knows this node already and gets no answer.
-                is_near=node is hub or other is primary or (other is hub and node.id in its.by_id),
+                is_near=node is hub
+                or other is primary
+                or (other is hub and node.id in its.by_id)
+                or (node.name, other.name) in lasting,
             )
         ]
         if others:
@@ -184,11 +204,13 @@ def _is_sought_elsewhere(view: ClusterView, other: ClusterNode) -> bool:
     return member is not None and bool(other.address) and member.address != other.address
 
 
-def _follow(seen: SeenCluster) -> Iterable[Follow]:
+def _follow(seen: SeenCluster, lasting: frozenset[Pair]) -> Iterable[Follow]:
     for node, view in seen.answered:
         primary = seen.primary_of(node.shard)
         if primary is None or primary.view is None or primary is node or not primary.view.own.is_primary:
             continue
+        if primary.id not in view.by_id and (node.name, primary.name) in lasting:
+            continue  # nobody follows whom it does not know
         if view.own.primary_id != primary.id and not view.own.slots and not _is_stranded(node, view):
             yield Follow(node.name, primary.name, primary.id)
 

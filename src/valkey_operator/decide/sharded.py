@@ -42,6 +42,8 @@ class Plan:
     # To a person who has asked for another primary; and in how many seconds one is due.
     answer: requests.Answer | None = None
     answer_due: float | None = None
+    # What is to be done was done before, and nothing came of it.
+    is_in_vain: bool = False
 
     @property
     def again(self) -> float | None:
@@ -85,7 +87,9 @@ def _planned(seen: SeenSharded, step: ClusterStep, ask: tuple[str, ...] = ()) ->
     told = report(seen, step)
     in_office = {shard.primary for shard in told.shards if shard.primary}
     answer = requests.answer(seen.wish, in_office, step.refusals, told.message)
-    return Plan(step.stages, step.waits, step.refusals, ask, told, answer, requests.due(seen.wish))
+    return Plan(
+        step.stages, step.waits, step.refusals, ask, told, answer, requests.due(seen.wish), step.is_in_vain
+    )
 
 
 def _step(seen: SeenSharded) -> ClusterStep:

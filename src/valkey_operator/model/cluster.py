@@ -5,8 +5,8 @@ A member is known by its id, never by its address.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -196,6 +196,10 @@ class ClusterNode:
         return self.view.own.address if self.view is not None else ""
 
 
+# Names of two nodes: of who does not hear, and of who is not heard.
+Pair = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class SeenCluster:
     """All nodes of ours, and whether every slot has had an owner before."""
@@ -204,6 +208,8 @@ class SeenCluster:
     is_formed: bool = False
     # Names of nodes that are being removed, whose pods may still run.
     leaving: frozenset[str] = frozenset()
+    # For how many seconds two nodes have not heard each other.
+    apart_for: Mapping[Pair, float] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> dict[str, ClusterNode]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from valkey_operator.model.cluster import ClusterNode, SeenCluster
+from valkey_operator.model.cluster import ClusterNode, Pair, SeenCluster
 from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
 
@@ -125,6 +125,8 @@ class SeenSharded:
     primaries: Mapping[int, str] = field(default_factory=dict)
     # The change that was recorded last, before it was ordered, where nobody has seen since who is in office there.
     recorded: Change | None = None
+    # For how many seconds two nodes have not heard each other.
+    apart_for: Mapping[Pair, float] = field(default_factory=dict)
     # How many keys are in each slot, as far as they were counted; None: nobody was asked.
     slot_keys: Mapping[int, int] | None = None
 
@@ -144,7 +146,7 @@ class SeenSharded:
     def cluster(self) -> SeenCluster:
         there = tuple(each.node for each in self.nodes if not each.is_being_deleted)
         leaving = frozenset(each.name for each in self.nodes if each.is_being_deleted)
-        return SeenCluster(there, self.is_formed, leaving)
+        return SeenCluster(there, self.is_formed, leaving, self.apart_for)
 
     def of(self, name: str) -> ShardNode | None:
         return next((each for each in self.nodes if each.name == name), None)

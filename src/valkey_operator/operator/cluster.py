@@ -93,14 +93,14 @@ class ClusterController(Care):
         try:
             item = await self._steps.carry_out(found.stages, item, deployment, seen)
         except (Failed, *errors.DENIED) as why:
-            said, again = [str(why), *said], SOON
+            said, again = [str(why), *said], found.again if found.is_in_vain else SOON
             # Steps before the one that failed may have recorded something.
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         pause = await self._tell(item, self._status(item, deployment, found, said), refused)
         if awaited(seen.cluster):
             self._rest(item.key, begun)
-        if found.stages:
+        if found.stages and not found.is_in_vain:
             again = min(again or SOON, SOON)
         return min(each for each in (again, pause, RESYNC) if each is not None)
 

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 
 from valkey_operator.api.requests import ALLOW_DATA_LOSS, ALLOW_TAKEOVER, STOP_RESHARDING, shards_named
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide import apart
+from valkey_operator.decide.formation import awaited
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.shard_moves import SCALING
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
+from valkey_operator.model.cluster import Pair, SeenCluster
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.sharded import POD_ENDED, Change, ClusterWish, Progress, SeenSharded, ShardNode
 from valkey_operator.operator import cluster_view
@@ -44,6 +47,8 @@ class ClusterSight:
         self._primaries: dict[Key, dict[int, str]] = {}
         # Shards of which this process has seen who is in office.
         self._seen: dict[Key, set[int]] = {}
+        # Since when two nodes have not heard each other.
+        self._apart: dict[Key, dict[Pair, float]] = {}
         # In each slot, by deployment, while they are being moved.
         self._keys: dict[Key, dict[int, int]] = {}
 
@@ -77,7 +82,7 @@ class ClusterSight:
         }
 
     def see(self, item: Custom, deployment: Deployment, answered: Mapping[str, bool]) -> SeenSharded:
-        return SeenSharded(
+        seen = SeenSharded(
             deployment.name,
             _wish(item, deployment, self._memory),
             tuple(self._node(node, answered) for node in self.nodes(item.key)),
@@ -89,6 +94,14 @@ class ClusterSight:
             recorded=self._recorded(item),
             slot_keys=self._keys.get(item.key),
         )
+        return replace(seen, apart_for=self._apart_for(item.key, seen.cluster))
+
+    def _apart_for(self, key: Key, seen: SeenCluster) -> dict[Pair, float]:
+        """Who is not introduced yet, because others start, is not apart."""
+        now, before = self._memory.now(), self._apart.get(key, {})
+        found = () if awaited(seen) else apart.pairs(seen)
+        self._apart[key] = {pair: before.get(pair, now) for pair in found}
+        return {pair: now - since for pair, since in self._apart[key].items()}
 
     def note_primary(self, key: Key, shard: int, node: str) -> None:
         self._primaries.setdefault(key, {})[shard] = node
@@ -105,6 +118,7 @@ class ClusterSight:
     def forget(self, key: Key) -> None:
         self._primaries.pop(key, None)
         self._seen.pop(key, None)
+        self._apart.pop(key, None)
         self.forget_keys(key)
 
     def _known_primaries(self, item: Custom) -> dict[int, str]:
