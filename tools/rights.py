@@ -38,7 +38,8 @@ INTRODUCTION = """\
 Each right, in the namespaces that it is granted in, with a test in which the API server saw the operator use it. What
 is granted where Valkey runs is the same for all namespaces (ClusterRole) and for some (Roles). Why it needs a right is
 said beside it in [the chart](../../charts/valkey-operator/templates/_rights.tpl). Sidecars have none. `test_rights.py`
-runs code of the operator with the operator's token, for what it does only when an answer gets lost.
+runs code of the operator with the operator's token, for what it does only when an answer gets lost. For the policy that
+warns of kinds that are not built it needs no right: whoever installs makes it, and the API server carries it out.
 
 | namespace | resource | verb | seen in |
 | --- | --- | --- | --- |

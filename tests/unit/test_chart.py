@@ -20,6 +20,7 @@ from devcluster import helm
 from devcluster.command import CommandFailed, run
 from devcluster.progress import Progress
 from tools import chart
+from valkey_operator.api.kinds import GROUP, KINDS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "chart"
 WITHOUT_CRDS: dict[str, Any] = {"crds": {"install": False}}
@@ -84,6 +85,40 @@ def test_crds_are_those_of_deploy_and_stay_when_the_release_goes() -> None:
 
 def test_without_crds_there_are_none() -> None:
     assert not [each for each in objects(WITHOUT_CRDS) if each["kind"] == "CustomResourceDefinition"]
+
+
+def warned_of(made: list[dict[str, Any]]) -> list[str]:
+    policies = [each["spec"] for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+    rules = [rule for spec in policies for rule in spec["matchConstraints"]["resourceRules"]]
+    return [name for rule in rules for name in rule["resources"]]
+
+
+@pytest.mark.parametrize("file", [None, "install.yaml", "install-namespaced.yaml"])
+def test_kinds_that_nobody_looks_after_are_warned_of_and_not_refused(file: str | None) -> None:
+    plain = yaml.safe_load_all((chart.DEPLOY / file).read_text()) if file else objects({})
+    made = [each for each in plain if each]
+    assert warned_of(made) == [kind.plural_name for kind in KINDS if not kind.is_built]
+    (policy,) = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["apiGroups"], rule["operations"]) == ([GROUP], ["CREATE", "UPDATE"])
+    (validation,) = policy["spec"]["validations"]
+    assert validation["expression"] == "false"
+    assert validation["messageExpression"].startswith(
+        'request.kind.kind + " is not looked after by this version of the operator: nothing will happen ('
+    )
+    (binding,) = [each for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Warn"]}
+
+
+def test_without_crds_nobody_is_warned_of_their_kinds() -> None:
+    assert warned_of(objects(WITHOUT_CRDS)) == []
+
+
+def test_where_the_api_server_has_no_such_policies_there_are_none() -> None:
+    bare = ("template", "valkey-operator", chart.CHART, f"--kube-version={chart.KUBERNETES}")
+    text = run(helm.program(Progress()), *bare)
+    assert "kind: CustomResourceDefinition" in text
+    assert "ValidatingAdmissionPolicy" not in text
 
 
 @pytest.mark.parametrize("name", CASES)
