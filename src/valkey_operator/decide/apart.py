@@ -13,6 +13,8 @@ from valkey_operator.model.cluster import ClusterNode, ClusterView, Pair, SeenCl
 PATIENCE = 30.0
 # After that: what is in their way may go without any event.
 LOOK_SELDOM = 10.0
+# Between two looks: after a longer time it is counted anew.
+UNSEEN = 2 * LOOK_SELDOM
 # More than so many are not named one by one.
 MOST = 3
 

@@ -47,8 +47,8 @@ class ClusterSight:
         self._primaries: dict[Key, dict[int, str]] = {}
         # Shards of which this process has seen who is in office.
         self._seen: dict[Key, set[int]] = {}
-        # Since when two nodes have not heard each other.
-        self._apart: dict[Key, dict[Pair, float]] = {}
+        # When a cluster was looked at, and since when two of its nodes have not heard each other.
+        self._apart: dict[Key, tuple[float, dict[Pair, float]]] = {}
         # In each slot, by deployment, while they are being moved.
         self._keys: dict[Key, dict[int, int]] = {}
 
@@ -97,11 +97,16 @@ class ClusterSight:
         return replace(seen, apart_for=self._apart_for(item.key, seen.cluster))
 
     def _apart_for(self, key: Key, seen: SeenCluster) -> dict[Pair, float]:
-        """Who is not introduced yet, because others start, is not apart."""
-        now, before = self._memory.now(), self._apart.get(key, {})
+        """Who is not introduced yet, because others start, is not apart. Of a time in which nobody looked nothing is
+        known: servers suspect each other for a moment now and then."""
+        now = self._memory.now()
+        looked, before = self._apart.get(key, (now, {}))
+        if now - looked > apart.UNSEEN:
+            before = {}
         found = () if awaited(seen) else apart.pairs(seen)
-        self._apart[key] = {pair: before.get(pair, now) for pair in found}
-        return {pair: now - since for pair, since in self._apart[key].items()}
+        since = {pair: before.get(pair, now) for pair in found}
+        self._apart[key] = now, since
+        return {pair: now - begun for pair, begun in since.items()}
 
     def note_primary(self, key: Key, shard: int, node: str) -> None:
         self._primaries.setdefault(key, {})[shard] = node
