@@ -14,7 +14,7 @@ from valkey_operator.dialects.fields import UNKNOWN
 from valkey_operator.dialects.reading import BadManifest, Content, Document
 
 # What keeps strangers out, and where sources say it.
-GUARDED_KINDS = ("ValkeyCluster", "Valkey", "ValkeyPool", "ValkeyClusterDefaults")
+GUARDED_KINDS = ("ValkeyCluster", "Valkey", "ValkeyPool", "Sentinel", "ValkeyClusterDefaults")
 GUARDS = {
     "tls": ("spec.tls", "spec.networking"),
     "auth": ("spec.auth", "spec.acl", "spec.users", "spec.clusterPassword", "spec.config.requirepass"),
