@@ -32,6 +32,12 @@ def test_each_layer_beats_the_one_below() -> None:
     assert effective("Valkey", {"image": "c:1"}, layers).origins["image"] == "spec"
 
 
+def test_null_is_nothing() -> None:
+    below = [Layer(NAMESPACE, {"image": "a:1", "tls": {"issuerRef": {"name": "i"}}})]
+    spec = {"image": None, "persistence": None, "tls": {"policyRef": None}, "update": {"window": None}}
+    assert effective("Valkey", spec, below) == effective("Valkey", {}, below)
+
+
 def test_lists_replace_and_do_not_merge() -> None:
     defaults = [Layer(NAMESPACE, {"tolerations": [{"key": "a"}, {"key": "b"}]})]
     result = effective("Valkey", {"tolerations": [{"key": "c"}]}, defaults)

@@ -261,3 +261,34 @@ def test_two_objects_of_one_name_do_not_share_a_secret() -> None:
         found["metadata"]["name"] for found in objects(convert(read(text, "x"))) if found["kind"] == "Secret"
     ]
     assert names == ["x-passwords", "x-passwords-2"]
+
+
+@pytest.mark.parametrize(
+    ("top", "spec", "path"),
+    [
+        (DRAFT, {"masterCount": "9" * 5000}, "spec.masterCount"),
+        (
+            DRAFT,
+            {"masterCount": 3, "backup": {"database": {"save": f"{'9' * 5000} 1"}}},
+            "spec.backup.database.save",
+        ),
+        (
+            SMOKETURNER,
+            {
+                "tls": {"issuerRef": {"name": "i"}},
+                "auth": {"secretRef": {"name": "pw"}},
+                "persistence": {"rdb": {"saveRules": [f"{'9' * 5000} 1"]}},
+            },
+            "spec.persistence.rdb.saveRules",
+        ),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_none(top: Found, spec: Found, path: str) -> None:
+    assert [line.split(": ")[2] for line in turned(top, spec).lost] == [path]
+
+
+@pytest.mark.parametrize("block", ["persistence", "tls", "auth", "resources"])
+def test_a_block_of_ours_that_was_left_empty_is_none(block: str) -> None:
+    text = f"apiVersion: valkey.io/v1alpha1\nkind: Valkey\nmetadata: {{name: x}}\nspec:\n  {block}:"
+    converted = convert(read(text, "x.yaml"))
+    assert (converted.text, converted.lost) == (text, [])

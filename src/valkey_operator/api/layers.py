@@ -130,8 +130,18 @@ def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effectiv
 
 
 def _lay(result: Effective, values: Tree, layer: str) -> None:
+    values = _given(values)
     _drop_other_choices(result, values)
     _merge(result.values, values, "", layer, result.origins)
+
+
+def _given(values: Tree) -> dict[str, Any]:
+    """Without nulls: an API server takes them for nothing, and so does a block that was left empty."""
+    return {
+        key: _given(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def _merge(into: dict[str, Any], values: Tree, path: str, layer: str, origins: dict[str, str]) -> None:

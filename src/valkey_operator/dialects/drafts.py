@@ -8,7 +8,7 @@ from typing import Any
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import Fields, decimal
 from valkey_operator.dialects.passwords import Passwords
 
 NAME = "an early draft"
@@ -323,11 +323,10 @@ def save_points(fields: Fields, key: str) -> list[dict[str, int]] | None:
     text = fields.text(key)
     if text is None:
         return None
-    words = text.split()
-    if len(words) % 2 or not all(word.isdecimal() for word in words):
+    numbers = [number for word in text.split() if (number := decimal(word)) is not None]
+    if len(numbers) % 2 or len(numbers) < len(text.split()):
         fields.fault(key, "it has to be pairs of seconds and changes")
         return None
-    numbers = [int(word) for word in words]
     return [
         {"seconds": seconds, "changes": changes}
         for seconds, changes in zip(numbers[::2], numbers[1::2], strict=True)
