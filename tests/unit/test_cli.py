@@ -150,6 +150,30 @@ def test_defaults_that_are_not_found_or_may_not_be_seen_are_not_left_out_in_sile
     assert shown.err == told
 
 
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("server", [Knows], indirect=True)
+@pytest.mark.parametrize("question", [*ASKED, ["reshard", "x"], ["cancel", "x"]])
+def test_a_name_that_names_nothing_is_a_wrong_usage(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    question: list[str], name: str,
+) -> None:  # fmt: skip
+    asked = [name if word == "x" else word for word in question]
+    assert said(server, tmp_path, monkeypatch, asked) == "2"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"argument name: {name!r} is no name")
+
+
+def test_the_proxy_of_the_environment_is_asked(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stands in for a proxy: it hears of a host that nobody knows."""
+    monkeypatch.setenv("HTTP_PROXY", server)
+    answer = said("http://nowhere.invalid", tmp_path, monkeypatch, ["status", "x"])
+    assert answer == "kubectl valkey: the cluster knows no Valkey: its CRDs are not installed"
+    monkeypatch.setenv("NO_PROXY", "nowhere.invalid")
+    direct = said("http://nowhere.invalid", tmp_path, monkeypatch, ["status", "x"])
+    assert "cannot connect to nowhere.invalid:80" in direct
+
+
 @pytest.mark.parametrize("question", ASKED)
 def test_a_cluster_that_cannot_be_reached_says_where_to_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: list[str]

@@ -17,7 +17,7 @@ OPERATOR_NAMESPACE = "valkey-system"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", help=", ".join(kind.lower() for kind in APPLIES))
-    parser.add_argument("name")
+    cluster.add_name(parser)
     cluster.add_arguments(parser)
     parser.add_argument("--operator-namespace", help=f"default: {OPERATOR_NAMESPACE}")
     parser.add_argument("--set-only", action="store_true", help="leave out what is built in")
