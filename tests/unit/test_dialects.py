@@ -78,6 +78,24 @@ def test_a_password_that_stood_in_a_manifest_is_nowhere_but_in_secrets(name: str
     assert "inline-" not in "".join([*converted.notes, *converted.lost])
 
 
+@pytest.mark.parametrize(
+    ("spec", "moved"),
+    [
+        ({"masterCount": 3, "acl": {"users": [{"name": "u", "password": "inline-a"}]}}, True),
+        ({"masterCount": 3, "acl": {"users": [{"name": "u", "acl": "+@read >inline-a"}]}}, False),
+        ({"shards": 3, "users": [{"name": "u", "resetpass": True, "permissions": "+@read >inline-a"}]}, True),
+        ({"shards": 3, "users": [], "config": {"requirepass": "inline-a"}}, True),
+        ({"shards": 3, "auth": {}, "config": {"requirepass": "inline-a"}}, False),
+        ({"shards": 3, "auth": {"acl": {"users": [{"name": "u", "permissions": ">inline-a"}]}}}, False),
+    ],
+)
+def test_a_password_is_moved_to_a_secret_or_told_as_come_from_elsewhere_says(
+    spec: Found, *, moved: bool
+) -> None:
+    converted = turned(DRAFT, spec)
+    assert (converted.text != "", bool(converted.lost)) == (moved, not moved)
+
+
 SECRETS = st.integers(0, 10**6).map(lambda number: f"hush{number}hush")
 NOISE = st.sampled_from(["a", "on", "8.1", 3, True, None, ["x"], {"y": 1}])
 
