@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valkey_operator.api.layers import APPLIES, BUILT_IN, Effective, Layer, effective, lines
+from valkey_operator.api.layers import APPLIES, BUILT_IN, Effective, Layer, Path, effective, lines
 
 OPERATOR = "defaults of the operator"
 NAMESPACE = "defaults of namespace payments"
@@ -17,8 +17,8 @@ NAMESPACE = "defaults of namespace payments"
 def test_an_empty_spec_gets_the_built_in_values() -> None:
     result = effective("ValkeyCluster", {"shards": 3, "replicas": 3})
     assert result.values["persistence"]["size"] == "10Gi"
-    assert result.origins["persistence.size"] == "built-in"
-    assert result.origins["shards"] == "spec"
+    assert result.origins["persistence", "size"] == "built-in"
+    assert result.origins["shards",] == "spec"
 
 
 def test_each_layer_beats_the_one_below() -> None:
@@ -26,10 +26,16 @@ def test_each_layer_beats_the_one_below() -> None:
               Layer(NAMESPACE, {"image": "b:1", "labels": {"team": "payments"}})]  # fmt: skip
     result = effective("Valkey", {"labels": {"own": "yes"}}, layers)
     assert result.values["image"] == "b:1"
-    assert result.origins["image"] == NAMESPACE
+    assert result.origins["image",] == NAMESPACE
     assert result.values["labels"] == {"from": "operator", "team": "payments", "own": "yes"}
-    assert result.origins["labels.from"] == OPERATOR
-    assert effective("Valkey", {"image": "c:1"}, layers).origins["image"] == "spec"
+    assert result.origins["labels", "from"] == OPERATOR
+    assert effective("Valkey", {"image": "c:1"}, layers).origins["image",] == "spec"
+
+
+def test_null_is_nothing() -> None:
+    below = [Layer(NAMESPACE, {"image": "a:1", "tls": {"issuerRef": {"name": "i"}}})]
+    spec = {"image": None, "persistence": None, "tls": {"policyRef": None}, "update": {"window": None}}
+    assert effective("Valkey", spec, below) == effective("Valkey", {}, below)
 
 
 def test_lists_replace_and_do_not_merge() -> None:
@@ -54,7 +60,7 @@ def test_a_kind_gets_only_what_it_has() -> None:
 def test_the_quorum_follows_the_number_of_sentinels(replicas: int, quorum: int) -> None:
     result = effective("Sentinel", {"replicas": replicas})
     assert result.values["quorum"] == quorum
-    assert result.origins["quorum"] == "from replicas"
+    assert result.origins["quorum",] == "from replicas"
     assert effective("Sentinel", {"replicas": 5, "quorum": 5}).values["quorum"] == 5
 
 
@@ -63,7 +69,7 @@ def test_snapshots_follow_the_volume_unless_somebody_says_otherwise() -> None:
     assert cache.values["persistence"]["rdb"]["enabled"] is False
     assert effective("Valkey", {}).values["persistence"]["rdb"]["enabled"] is True
     said = effective("Valkey", {"persistence": {"enabled": False, "rdb": {"enabled": True}}})
-    assert said.origins["persistence.rdb.enabled"] == "spec"
+    assert said.origins["persistence", "rdb", "enabled"] == "spec"
 
 
 def test_a_policy_drops_everything_else_from_below() -> None:
@@ -86,15 +92,34 @@ def test_users_by_policy_drop_listed_ones_from_below() -> None:
     assert "acl" not in result.values["auth"]
 
 
-def _paths(result: Effective) -> set[str]:
-    def walk(tree: dict[str, Any], path: str) -> set[str]:
+def _paths(result: Effective) -> set[Path]:
+    def walk(tree: dict[str, Any], path: Path) -> set[Path]:
         found = set()
         for key, value in tree.items():
-            here = f"{path}.{key}" if path else key
+            here = (*path, key)
             found |= walk(value, here) if isinstance(value, dict) else {here}
         return found
 
-    return walk(result.values, "")
+    return walk(result.values, ())
+
+
+def test_names_with_dots_have_an_origin_too() -> None:
+    below = [Layer(NAMESPACE, {"labels": {"team.example/of": "x"}})]
+    result = effective("Valkey", {"labels": {"a.b": "1", "a": "2"}, "nodeSelector": {"k8s.io/x": "y"}}, below)
+    shown = {path: (value, origin) for path, value, origin in lines(result)}
+    assert shown['labels["team.example/of"]'] == ("x", NAMESPACE)
+    assert shown['labels["a.b"]'] == ("1", "spec")
+    assert shown["labels.a"] == ("2", "spec")
+    assert shown['nodeSelector["k8s.io/x"]'] == ("y", "spec")
+
+
+@pytest.mark.parametrize(("below", "above"), [({"deep": "1"}, "2"), ("1", {"deep": "2"})])
+def test_a_value_of_another_sort_replaces_the_one_below_and_its_origins(below: Any, above: Any) -> None:
+    result = effective(
+        "Valkey", {"config": {"timeout": above}}, [Layer(NAMESPACE, {"config": {"timeout": below}})]
+    )
+    assert result.values["config"] == {"timeout": above}
+    assert [row[1:] for row in lines(result) if row[0].startswith("config")] == [("2", "spec")]
 
 
 @pytest.mark.parametrize("kind", APPLIES)
@@ -107,7 +132,7 @@ SPECS = st.fixed_dictionaries(
     {},
     optional={
         "image": st.sampled_from(["a:1", "b:2"]),
-        "labels": st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")),
+        "labels": st.dictionaries(st.sampled_from(["a", "b", "a.b"]), st.sampled_from("xyz")),
         "persistence": st.fixed_dictionaries({}, optional={"size": st.sampled_from(["1Gi", "2Gi"])}),
         "tls": st.sampled_from(
             [{"enabled": True}, {"policyRef": {"name": "p"}}, {"issuerRef": {"name": "i"}}]

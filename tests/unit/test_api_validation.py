@@ -79,6 +79,13 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(_said({"config": {"dir": "/", "timeout": "x", "nonsense": 1}})) == 3
 
 
+@pytest.mark.parametrize(("wanted", "limit"), [("9" * 5000, "1Gi"), ("2gb", "1e999999999")])
+def test_amounts_beyond_all_measure_are_no_traceback(wanted: str, limit: str) -> None:
+    spec = {"config": {"maxmemory": wanted}, "resources": {"limits": {"memory": limit}}}
+    told = [fault.field for fault in faults("Valkey", effective("Valkey", spec).values)]
+    assert told == (["spec.config.maxmemory"] if len(wanted) > 3 else [])
+
+
 def test_maxmemory_above_the_limit_is_refused() -> None:
     spec = {"config": {"maxmemory": "2gb"}, "resources": {"limits": {"memory": "1Gi"}}}
     (said,) = _said(spec)

@@ -107,6 +107,17 @@ def test_a_second_operator_for_the_same_namespaces_is_refused(
     assert whose in " ".join(refused.value.said.split())
 
 
+@pytest.mark.parametrize("wanted", [[], ["team-a"]])
+def test_another_operator_that_is_merely_called_the_same_is_no_second_one(wanted: list[str]) -> None:
+    theirs = bindings([], helms=True)
+    for each in theirs:
+        del each["metadata"]["annotations"]["valkey.io/namespaces"]
+        each["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = "theirs"
+        assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "valkey-operator"
+    with a_cluster_with(theirs) as address:
+        assert "kind: Deployment" in installed(address, "elsewhere", wanted)
+
+
 @pytest.mark.parametrize("helms", [True, False])
 def test_operators_with_namespaces_of_their_own_share_a_cluster(*, helms: bool) -> None:
     with a_cluster_with(bindings(["team-a"], helms=helms)) as address:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -45,6 +46,35 @@ class Forbids(NoSuchKind):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+
+class Knows(NoSuchKind):
+    """An API server with one Valkey and some defaults; it lists where no name is given, and hides a namespace."""
+
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "elsewhere": {"image": "elsewhere:1"},
+        "default": {"image": "own:1"},
+    }
+
+    def do_GET(self) -> None:
+        *_, namespace, plural, name = self.path.partition("?")[0].split("/")
+        if namespace == "hidden":
+            return Forbids.do_GET(self)  # type: ignore[arg-type]
+        spec = (
+            self.DEFAULTS.get(namespace) if plural == "valkeyclusterdefaults" else {"labels": {"a.b/c": "d"}}
+        )
+        metadata = {"name": name, "namespace": namespace, "uid": "1", "resourceVersion": "1"}
+        found: Any = {"kind": "Valkey", "metadata": metadata, "spec": spec}
+        if not name:
+            found = {"kind": "ValkeyList", "metadata": {"resourceVersion": "1"}, "items": []}
+        if spec is None:
+            found = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+        content = json.dumps(found).encode()
+        self.send_response(200 if spec is not None else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        return None
 
 
 @pytest.fixture
@@ -87,6 +117,61 @@ def test_who_may_not_look_is_told_what_is_missing(
 ) -> None:
     expected = f"kubectl valkey: get valkeys.valkey.io default/x: {MAY_NOT}"
     assert said(server, tmp_path, monkeypatch, question) == expected
+
+
+NONE_FOUND = (
+    "no defaults were found in valkey-system: if the operator runs elsewhere, say --operator-namespace\n"
+)
+
+
+@pytest.mark.parametrize("server", [Knows], indirect=True)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], NONE_FOUND),
+        (["--operator-namespace", "elsewhere"], ""),
+        (["--operator-namespace", "nowhere"], ""),
+        (
+            ["--operator-namespace", "hidden"],
+            "defaults of hidden, if there are any, are left out: get valkeyclusterdefaults.valkey.io "
+            f"hidden/defaults: {MAY_NOT}\n",
+        ),
+    ],
+)
+def test_defaults_that_are_not_found_or_may_not_be_seen_are_not_left_out_in_silence(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    options: list[str], told: str,
+) -> None:  # fmt: skip
+    assert said(server, tmp_path, monkeypatch, ["effective", "valkey", "x", *options]) == "0"
+    shown = capsys.readouterr()
+    rows = [line.split() for line in shown.out.splitlines()]
+    assert ["image", "own:1", "defaults", "of", "default"] in rows
+    assert ['labels["a.b/c"]', "d", "spec"] in rows
+    assert shown.err == told
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("server", [Knows], indirect=True)
+@pytest.mark.parametrize("question", [*ASKED, ["reshard", "x"], ["cancel", "x"]])
+def test_a_name_that_names_nothing_is_a_wrong_usage(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    question: list[str], name: str,
+) -> None:  # fmt: skip
+    asked = [name if word == "x" else word for word in question]
+    assert said(server, tmp_path, monkeypatch, asked) == "2"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"argument name: {name!r} is no name")
+
+
+def test_the_proxy_of_the_environment_is_asked(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stands in for a proxy: it hears of a host that nobody knows."""
+    monkeypatch.setenv("HTTP_PROXY", server)
+    answer = said("http://nowhere.invalid", tmp_path, monkeypatch, ["status", "x"])
+    assert answer == "kubectl valkey: the cluster knows no Valkey: its CRDs are not installed"
+    monkeypatch.setenv("NO_PROXY", "nowhere.invalid")
+    direct = said("http://nowhere.invalid", tmp_path, monkeypatch, ["status", "x"])
+    assert "cannot connect to nowhere.invalid:80" in direct
 
 
 @pytest.mark.parametrize("question", ASKED)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -35,6 +38,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str:
     return ended.value.code
 
 
+def coming_in(content: bytes) -> io.TextIOWrapper:
+    """Read as the terminal's own text it would be another."""
+    return io.TextIOWrapper(io.BytesIO(content), "latin-1")
+
+
 def names(text: str) -> list[str]:
     return [found["metadata"]["name"] for found in yaml.safe_load_all(text)]
 
@@ -48,7 +56,7 @@ def test_files_folders_and_what_comes_in_are_read_in_order(
     (folder / "deep" / "notes.txt").write_text("no manifest")
     (folder / "deep" / "deeper" / "c.yaml").write_text(DRAFT.replace("NAME", "c"))
     (folder / "one.yaml").write_text(DRAFT.replace("NAME", "one"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(DRAFT.replace("NAME", "in")))
+    monkeypatch.setattr(sys, "stdin", coming_in(DRAFT.replace("NAME", "in").encode()))
     assert run(monkeypatch, "-f", "one.yaml", "-f", "deep", "-f", "-") == 0
     assert names(capsys.readouterr().out) == ["one", "a", "b", "in"]
     assert run(monkeypatch, "-R", "-f", "deep") == 0
@@ -85,6 +93,43 @@ def test_what_cannot_be_read_is_one_sentence(
     (folder / "nothing.yaml").write_text("# nothing\n---\n")
     (folder / "bad.yaml").write_text("a: b\n c: d\n")
     assert run(monkeypatch, "-f", file) == said
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("given", "said"), [(b"\xff\xfe\x00", "it is no text in UTF-8"), (None, "it is closed")]
+)
+def test_what_comes_in_and_cannot_be_read_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, given: bytes | None, said: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", coming_in(given) if given else None)
+    assert run(monkeypatch, "-f", "-") == f"kubectl valkey: standard input cannot be read: {said}"
+
+
+@pytest.mark.parametrize("hidden", ["locked", "locked/x.yaml", "open"])
+def test_what_one_may_not_look_into_is_told_and_not_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    """Whoever runs the tests may look everywhere: the refusals are played."""
+    (folder / "open" / "locked").mkdir(parents=True)
+    (folder / "open" / "a.yaml").write_text(DRAFT.replace("NAME", "a"))
+
+    def is_dir(path: Path) -> bool:
+        if path.parts[0] == "locked":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return path.name == "open"
+
+    def scandir(path: str | Path) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scanned(path)
+
+    scanned = os.scandir
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    monkeypatch.setattr(os, "scandir", scandir)
+    place = "open/locked" if hidden == "open" else hidden
+    said = f"kubectl valkey: {place} cannot be read: Permission denied"
+    assert run(monkeypatch, "-R", "-f", hidden) == said
 
 
 @pytest.mark.usefixtures("folder")

@@ -78,6 +78,24 @@ def test_a_password_that_stood_in_a_manifest_is_nowhere_but_in_secrets(name: str
     assert "inline-" not in "".join([*converted.notes, *converted.lost])
 
 
+@pytest.mark.parametrize(
+    ("spec", "moved"),
+    [
+        ({"masterCount": 3, "acl": {"users": [{"name": "u", "password": "inline-a"}]}}, True),
+        ({"masterCount": 3, "acl": {"users": [{"name": "u", "acl": "+@read >inline-a"}]}}, False),
+        ({"shards": 3, "users": [{"name": "u", "resetpass": True, "permissions": "+@read >inline-a"}]}, True),
+        ({"shards": 3, "users": [], "config": {"requirepass": "inline-a"}}, True),
+        ({"shards": 3, "auth": {}, "config": {"requirepass": "inline-a"}}, False),
+        ({"shards": 3, "auth": {"acl": {"users": [{"name": "u", "permissions": ">inline-a"}]}}}, False),
+    ],
+)
+def test_a_password_is_moved_to_a_secret_or_told_as_come_from_elsewhere_says(
+    spec: Found, *, moved: bool
+) -> None:
+    converted = turned(DRAFT, spec)
+    assert (converted.text != "", bool(converted.lost)) == (moved, not moved)
+
+
 SECRETS = st.integers(0, 10**6).map(lambda number: f"hush{number}hush")
 NOISE = st.sampled_from(["a", "on", "8.1", 3, True, None, ["x"], {"y": 1}])
 
@@ -261,3 +279,34 @@ def test_two_objects_of_one_name_do_not_share_a_secret() -> None:
         found["metadata"]["name"] for found in objects(convert(read(text, "x"))) if found["kind"] == "Secret"
     ]
     assert names == ["x-passwords", "x-passwords-2"]
+
+
+@pytest.mark.parametrize(
+    ("top", "spec", "path"),
+    [
+        (DRAFT, {"masterCount": "9" * 5000}, "spec.masterCount"),
+        (
+            DRAFT,
+            {"masterCount": 3, "backup": {"database": {"save": f"{'9' * 5000} 1"}}},
+            "spec.backup.database.save",
+        ),
+        (
+            SMOKETURNER,
+            {
+                "tls": {"issuerRef": {"name": "i"}},
+                "auth": {"secretRef": {"name": "pw"}},
+                "persistence": {"rdb": {"saveRules": [f"{'9' * 5000} 1"]}},
+            },
+            "spec.persistence.rdb.saveRules",
+        ),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_none(top: Found, spec: Found, path: str) -> None:
+    assert [line.split(": ")[2] for line in turned(top, spec).lost] == [path]
+
+
+@pytest.mark.parametrize("block", ["persistence", "tls", "auth", "resources"])
+def test_a_block_of_ours_that_was_left_empty_is_none(block: str) -> None:
+    text = f"apiVersion: valkey.io/v1alpha1\nkind: Valkey\nmetadata: {{name: x}}\nspec:\n  {block}:"
+    converted = convert(read(text, "x.yaml"))
+    assert (converted.text, converted.lost) == (text, [])

@@ -7,6 +7,8 @@ import pytest
 from valkey_operator.dialects.convert import convert
 from valkey_operator.dialects.reading import BadManifest, read
 
+SELF = "this is no YAML: an anchor is referred to inside of what it names"
+NUMBER = "this is no YAML: a whole number of at most 1000 digits has to stand here"
 HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 
 
@@ -34,10 +36,17 @@ def test_a_scalar_is_what_was_written(written: str, meant: object) -> None:
         ("- a\n", "x.yaml:1: this is no object: it has no apiVersion and kind"),
         ("a: \x01\n", "x.yaml:1: this is no YAML: unacceptable character #x0001: special characters are not "
                       'allowed in "<unicode string>", position 3'),
-        ("a: !!python/none x\n", "x.yaml:1: this is no YAML: could not determine a constructor for the tag "
-                                 "'tag:yaml.org,2002:python/none'"),
-        ("a: &a [*a]\n", "x.yaml:1: this is no YAML: found unconstructable recursive node"),
+        ("a: &a [*a]\n", f"x.yaml:1: {SELF}"),
+        ("&a {apiVersion: v1, kind: X, me: *a}\n", f"x.yaml:1: {SELF}"),
+        ("&a {apiVersion: v1, kind: List, items: [*a]}\n", f"x.yaml:1: {SELF}"),
+        (f"{HEAD}data: !!map [a]\n", "x.yaml:4: this is no YAML: a mapping has to stand here"),
+        (f"{HEAD}data: {{a: !!bool perhaps}}\n", "x.yaml:4: this is no YAML: true or false has to stand here"),
+        (f"{HEAD}data: {{a: !!int abc}}\n", f"x.yaml:4: {NUMBER}"),
+        (f"{HEAD}data: {{a: {'9' * 5000}}}\n", f"x.yaml:4: {NUMBER}"),
+        (f"{HEAD}data: {{a: -{'9' * 5000}}}\n", f"x.yaml:4: {NUMBER}"),
         ("[" * 5000 + "]" * 5000, "x.yaml:1: this is no manifest: it is nested too deep"),
+        ("apiVersion: v1\nkind: List\nitems: 5\n", "x.yaml:1: the items of the List are no list"),
+        ("apiVersion: v1\nkind: PodList\nitems: {a: b}\n", "x.yaml:1: the items of the PodList are no list"),
         ("apiVersion: v1\nkind: List\nitems: [1]\n", "x.yaml:1: the List has an item that is no object"),
     ],
 )  # fmt: skip
@@ -45,6 +54,39 @@ def test_what_is_wrong_is_said_with_file_and_line(text: str, said: str) -> None:
     with pytest.raises(BadManifest) as told:
         read(text, "x.yaml")
     assert str(told.value) == said
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "!foo x",
+        "!!binary aGVsbG8=",
+        "!!float 1.5",
+        "!!set {a}",
+        "!!timestamp x",
+        "!!python/object/apply:os.system [ls]",
+    ],
+)
+def test_a_tag_that_nothing_in_a_manifest_has_is_told(value: str) -> None:
+    with pytest.raises(BadManifest) as told:
+        read(f"{HEAD}data: {{a: {value}}}\n", "x.yaml")
+    tag = value.split(maxsplit=1)[0]
+    assert (
+        str(told.value)
+        == f"x.yaml:4: this is no YAML: the tag {tag} means nothing in a manifest; leave it out"
+    )
+
+
+def test_what_anchors_make_too_deep_is_told_when_it_is_converted() -> None:
+    parts = [
+        f"a{level}: &a{level} {'[' * 100}{f'*a{level - 1}' if level else ''}{']' * 100}"
+        for level in range(20)
+    ]
+    text = "\n".join(
+        ["apiVersion: valkey.io/v1alpha1\nkind: Valkey\nmetadata: {name: x}", *parts, "spec: {a: *a19}\n"]
+    )
+    with pytest.raises(BadManifest, match=r"^x:1: this is no manifest: it is nested too deep$"):
+        convert(read(text, "x"))
 
 
 @pytest.mark.parametrize(
@@ -80,3 +122,11 @@ def test_documents_keep_their_lines_and_their_text() -> None:
 def test_anchors_and_merges_are_followed() -> None:
     text = "apiVersion: v1\nkind: X\nmetadata: {name: x}\nbase: &base {a: 1}\ndata: {<<: *base, b: 2}\n"
     assert read(text, "x")[0].content["data"] == {"a": 1, "b": 2}
+
+
+def test_what_is_merged_in_gives_way_to_what_stands_there() -> None:
+    base = "apiVersion: v1\nkind: X\nmetadata: {name: x}\none: &one {a: 1, b: 1}\ntwo: &two {a: 2, c: 2}\n"
+    (found,) = read(f"{base}data: {{a: 0, <<: [*one, *two], d: 0}}\n", "x")
+    assert found.content["data"] == {"a": 0, "b": 1, "c": 2, "d": 0}
+    with pytest.raises(BadManifest, match=r"^x:6: this is no YAML: a is there twice$"):
+        read(f"{base}data: {{<<: *one, a: 2, a: 3}}\n", "x")

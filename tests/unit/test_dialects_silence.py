@@ -19,6 +19,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from valkey_operator.api.deployments import SentinelSpec
 from valkey_operator.dialects.convert import Converted, convert
 from valkey_operator.dialects.reading import read
 
@@ -291,3 +292,27 @@ def test_a_key_that_was_not_written_is_explained() -> None:
         "# the key is the default there\n      configSecretRef:\n        name: rules\n        key: password"
         in text
     )
+
+
+@pytest.mark.parametrize(
+    "left_out", [None, "podAntiAffinity", "clusterPassword", "acl", "tls", "nodeSelector"]
+)
+def test_what_is_said_of_servers_is_said_of_their_sentinels_or_told(left_out: str | None) -> None:
+    manifest = MANIFESTS["ValkeySentinel"]
+    spec = {key: value for key, value in manifest["spec"].items() if key != left_out}
+    converted = turned(manifest, {**spec, "masterCount": 1, "replicasPerMaster": 2})
+    server, sentinel = (found["spec"] for found in made(converted) if found["kind"] != "Secret")
+    told = " ".join(
+        [*converted.notes, *(line for line in converted.lost if "affinity of x-sentinel" in line)]
+    )
+    both = SentinelSpec.model_json_schema(by_alias=True)["properties"].keys() & server.keys()
+    assert {"auth", "nodeSelector", "affinity", "annotations", "resources"} - {left_out} <= both
+    assert [field for field in both - sentinel.keys() if field not in told] == []
+    assert server.get("auth") == sentinel.get("auth")
+
+
+def test_a_sentinel_that_would_lose_what_keeps_strangers_out_is_not_made() -> None:
+    manifest = {"apiVersion": "valkey.io/v1alpha1", "kind": "Sentinel", "metadata": {"name": "x"}}
+    converted = turned(manifest, {"replicas": 3, "tls": {"enabled": "certainly"}})
+    assert converted.text == ""
+    assert converted.lost[-1].endswith("spec.tls: nothing was made: without it strangers could get in")

@@ -185,6 +185,68 @@ def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
         access.from_kubeconfig(f"{tmp_path}/a:{tmp_path}/b")
 
 
+@pytest.mark.parametrize("how", ["paths", "KUBECONFIG"])
+def test_a_kubeconfig_that_may_not_be_looked_at_is_named(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Whoever runs the tests may look everywhere; a name that is too long is refused to everybody."""
+    name = "x" * 300
+    monkeypatch.setenv("KUBECONFIG", name)
+    with pytest.raises(Misconfigured, match=f"^the kubeconfig {name} cannot be read: File name too long$"):
+        access.find(name if how == "paths" else None)
+
+
+@pytest.mark.parametrize(
+    ("server", "rules", "is_direct"),
+    [
+        ("https://api.example.org:6443", "", False),
+        ("https://api.example.org:6443", "*", True),
+        ("https://api.example.org:6443", "other.org, example.org", True),
+        ("https://API.example.org", "Example.Org", True),
+        ("https://api.example.org", ".example.org", True),
+        ("https://api.example.org", "*.example.org", True),
+        ("https://example.org", ".example.org", False),
+        ("https://badexample.org", "example.org", False),
+        ("https://api.example.org:6443", "example.org:6443", True),
+        ("https://api.example.org", "example.org:6443", False),
+        ("https://10.1.2.3:6443", "10.0.0.0/8", True),
+        ("https://10.1.2.3:6443", "10.1.2.3", True),
+        ("https://11.1.2.3:6443", "10.0.0.0/8", False),
+        ("https://api.example.org", "10.0.0.0/8", False),
+        ("https://[fd00::1]:6443", "fd00::/8", True),
+        ("https://127.0.0.1:6443", "", True),
+        ("https://[::1]:6443", "", True),
+        ("https://localhost:6443", "", True),
+    ],
+)
+def test_the_proxy_of_the_environment_is_for_whom_kubectl_takes_it(
+    monkeypatch: pytest.MonkeyPatch, server: str, rules: str, is_direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", rules)
+    assert access.environment_proxy(server) == (None if is_direct else "http://proxy:3128")
+
+
+def test_a_proxy_is_an_http_proxy_and_each_protocol_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
+    assert access.environment_proxy("https://far") == "http://proxy:3128"
+    assert access.environment_proxy("http://far") is None
+    said = "^the proxy for the API server is a socks5 proxy, which is not supported; use an HTTP proxy$"
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy")
+    with pytest.raises(Misconfigured, match=said):
+        access.environment_proxy("https://far")
+    with pytest.raises(Misconfigured, match=said):
+        read(file, cluster={"proxy-url": "socks5://proxy"})
+    with pytest.raises(Misconfigured, match=r"^the API server's address https://far:away is none: "):
+        access.environment_proxy("https://far:away")
+
+
+@pytest.mark.usefixtures("pod")
+def test_who_runs_in_a_pod_takes_no_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert access.find().proxy is None
+
+
 def test_broken_yaml_is_refused_without_quoting_the_line_that_holds_the_token(file: Path) -> None:
     file.write_text(f"users:\n- token: {SECRET}: {SECRET}\n")
     with pytest.raises(Misconfigured) as refused:

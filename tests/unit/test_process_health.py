@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import prometheus_client
@@ -15,6 +17,8 @@ from aiohttp import web
 
 from valkey_operator.kube import metrics
 from valkey_operator.process import health
+from valkey_operator.render.pod import PROBE_PORT
+from valkey_operator.settings.operator import OperatorSettings
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +161,10 @@ async def test_a_port_that_is_taken_is_an_error_at_the_start() -> None:
         with pytest.raises(OSError, match="in use"):
             async with health.opened({}, {}, port=port):
                 pass
+
+
+def test_the_page_of_what_listens_names_the_ports_that_do() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "hardening.md").read_text()
+    listening = {"operator": OperatorSettings.health_port, "sidecar": PROBE_PORT}
+    for process, port in listening.items():
+        assert re.findall(rf"^\| {process} (\d+): .*figures", page, re.MULTILINE) == [str(port)]

@@ -41,10 +41,10 @@ metadata:
   namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "valkey-operator.labels" .root | nindent 4 }}
-  {{- with .only }}
+  {{- if eq .kind "ClusterRole" }}
   annotations:
-    # Read when another operator is installed: none for the same namespaces.
-    valkey.io/namespaces: {{ join "," . | quote }}
+    # Read when another one of this operator is installed: none for the same namespaces.
+    valkey.io/namespaces: {{ join "," .only | default "*" | quote }}
   {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io

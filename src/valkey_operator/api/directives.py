@@ -56,7 +56,7 @@ OWNED_PREFIXES = {
     "tls-": "use tls",
 }
 FILE_ONLY = ("loadmodule",)
-MEMORY = re.compile(r"(\d+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+MEMORY = re.compile(r"(\d{1,19})(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
 UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 10**6, "mb": 1 << 20, "g": 10**9, "gb": 1 << 30}
 
 

@@ -14,6 +14,8 @@ from valkey_operator.api.deployments import SentinelSpec, ValkeyClusterSpec, Val
 from valkey_operator.api.model import Model
 
 Tree = Mapping[str, Any]
+# The names that lead to a value, not joined: labels and annotations have dots in theirs.
+Path = tuple[str, ...]
 
 BUILT_IN_LAYER = "built-in"
 SPEC_LAYER = "spec"
@@ -79,17 +81,17 @@ BUILT_IN: Tree = {
 }
 
 # Choices of which a deployment makes one: whoever chooses in a higher layer drops the other choices of lower ones.
-CHOICES: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = (
+CHOICES: tuple[tuple[Path, tuple[frozenset[str], ...]], ...] = (
     (
-        "tls",
+        ("tls",),
         (
             frozenset({"policyRef"}),
             frozenset({"certificateRef"}),
             frozenset({"issuerRef"}),
         ),
     ),
-    ("auth", (frozenset({"aclRef"}), frozenset({"acl"}))),
-    ("auth.acl", (frozenset({"users"}), frozenset({"configSecretRef"}))),
+    (("auth",), (frozenset({"aclRef"}), frozenset({"acl"}))),
+    (("auth", "acl"), (frozenset({"users"}), frozenset({"configSecretRef"}))),
 )
 # What only makes sense with the operator's own CA, or without a policy, is not carried along from below.
 OWN_CA_ONLY = ("validity", "rotateBeforePercent")
@@ -115,7 +117,7 @@ class Effective:
     """The values in force, and the layer that each came from, by its path."""
 
     values: dict[str, Any]
-    origins: dict[str, str] = field(default_factory=dict)
+    origins: dict[Path, str] = field(default_factory=dict)
 
 
 def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effective:
@@ -130,20 +132,38 @@ def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effectiv
 
 
 def _lay(result: Effective, values: Tree, layer: str) -> None:
+    values = _given(values)
     _drop_other_choices(result, values)
-    _merge(result.values, values, "", layer, result.origins)
+    _merge(result.values, values, (), layer, result.origins)
 
 
-def _merge(into: dict[str, Any], values: Tree, path: str, layer: str, origins: dict[str, str]) -> None:
+def _given(values: Tree) -> dict[str, Any]:
+    """Without nulls: an API server takes them for nothing, and so does a block that was left empty."""
+    return {
+        key: _given(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }
+
+
+def _merge(into: dict[str, Any], values: Tree, path: Path, layer: str, origins: dict[Path, str]) -> None:
     for key, value in values.items():
-        here = f"{path}.{key}" if path else key
+        here = (*path, key)
+        existing = into.get(key)
         if isinstance(value, Mapping):
-            existing = into.get(key)
-            into[key] = existing if isinstance(existing, dict) else {}
-            _merge(into[key], value, here, layer, origins)
+            if not isinstance(existing, dict):
+                existing = into[key] = {}
+                origins.pop(here, None)
+            _merge(existing, value, here, layer, origins)
         else:
+            _forget(origins, here)
             into[key] = value
             origins[here] = layer
+
+
+def _forget(origins: dict[Path, str], gone: Path) -> None:
+    for origin in [origin for origin in origins if origin[: len(gone)] == gone]:
+        del origins[origin]
 
 
 def _drop_other_choices(result: Effective, values: Tree) -> None:
@@ -154,23 +174,21 @@ def _drop_other_choices(result: Effective, values: Tree) -> None:
         chosen = [choice for choice in choices if choice & upper.keys()]
         for name in {name for choice in choices if chosen and choice not in chosen for name in choice}:
             _drop(result, path, lower, name)
-        if path == "tls" and "policyRef" in upper:
+        if path == ("tls",) and "policyRef" in upper:
             for name in [name for name in lower if name not in ("enabled", "policyRef")]:
                 _drop(result, path, lower, name)
-        elif path == "tls" and upper.keys() & {"certificateRef", "issuerRef"}:
+        elif path == ("tls",) and upper.keys() & {"certificateRef", "issuerRef"}:
             for name in OWN_CA_ONLY:
                 _drop(result, path, lower, name)
 
 
-def _drop(result: Effective, path: str, tree: dict[str, Any], name: str) -> None:
+def _drop(result: Effective, path: Path, tree: dict[str, Any], name: str) -> None:
     tree.pop(name, None)
-    gone = f"{path}.{name}"
-    for origin in [origin for origin in result.origins if origin == gone or origin.startswith(f"{gone}.")]:
-        del result.origins[origin]
+    _forget(result.origins, (*path, name))
 
 
-def _at(tree: Any, path: str) -> Any:
-    for part in path.split("."):
+def _at(tree: Any, path: Path) -> Any:
+    for part in path:
         if not isinstance(tree, Mapping) or part not in tree:
             return None
         tree = tree[part]
@@ -182,19 +200,24 @@ def _derive(kind: str, result: Effective) -> None:
     values, origins = result.values, result.origins
     if kind == "Sentinel" and "quorum" not in values:
         values["quorum"] = int(values.get("replicas", 3)) // 2 + 1
-        origins["quorum"] = "from replicas"
+        origins["quorum",] = "from replicas"
     if "persistence" in values and "enabled" not in values["persistence"]["rdb"]:
         values["persistence"]["rdb"]["enabled"] = values["persistence"]["enabled"]
-        origins["persistence.rdb.enabled"] = "from persistence.enabled"
+        origins["persistence", "rdb", "enabled"] = "from persistence.enabled"
 
 
 def lines(result: Effective) -> Iterator[tuple[str, str, str]]:
     """Path, value and origin of everything in force, for people."""
     for path, origin in sorted(result.origins.items()):
         value: Any = result.values
-        for part in path.split("."):
+        for part in path:
             value = value[part]
-        yield path, _shown(value), origin
+        yield _written(path), _shown(value), origin
+
+
+def _written(path: Path) -> str:
+    """With dots between the names; a name that has one itself stands in brackets."""
+    return "".join(f'["{part}"]' if "." in part else f".{part}" for part in path).removeprefix(".")
 
 
 def _shown(value: Any) -> str:

@@ -27,7 +27,7 @@ class ConditionType(Word):
 
     READY = "Ready", "it serves reads and writes with all its replicas"
     PROGRESSING = "Progressing", "the operator is changing something"
-    DEGRADED = "Degraded", "something is missing, or nothing can be done for it; the reason says what"
+    DEGRADED = "Degraded", "something is missing, or what it asks for is not done; the reason says what"
     SLOTS_COVERED = "SlotsCovered", "every one of the 16384 slots has a primary"
     REPLICATED = "Replicated", "every primary has all its replicas, and they follow"
     PAUSED = "Paused", "the operator leaves it alone but for its certificates"

@@ -25,7 +25,11 @@ class State(Word):
     DEGRADED = "Degraded", "something is missing; the reason says whether it serves"
     SUSPENDED = "Suspended", "it has no pods because replicas is 0; its volumes are kept"
     UNBOUND = "Unbound", "it was taken out of the operator's hands"
-    FAILED = "Failed", "nothing is done for it; the message says what must be changed"
+    FAILED = (
+        "Failed",
+        "what it asks for now is not done, and the message says what must be changed; "
+        "what it asked for before, if that was accepted, is looked after",
+    )
 
 
 class Condition(Model):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -123,7 +124,9 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
 def amount(quantity: Any) -> Decimal | None:
     """As the core API writes it, such as 500m or 1Gi; None for nonsense."""
     match = QUANTITY.fullmatch(str(quantity))
-    return Decimal(match[1]) * UNITS[match[2] or ""] if match else None
+    with suppress(ArithmeticError):  # more than any number that means something
+        return Decimal(match[1]) * UNITS[match[2] or ""] if match else None
+    return None
 
 
 def quantity_bytes(quantity: Any) -> int | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a ValkeyCluster")
+    cluster.add_name(parser, "of a ValkeyCluster")
     switchover.add_waiting(parser)
     cluster.add_arguments(parser)
 

@@ -31,6 +31,17 @@ Found = dict[str, Any]
 T = TypeVar("T")
 
 
+def add_name(parser: argparse.ArgumentParser, text: str | None = None) -> None:
+    parser.add_argument("name", type=_object_name, help=text)
+
+
+def _object_name(text: str) -> str:
+    """Without one, the API server would answer with all there are; these are paths to something else."""
+    if text in ("", ".", ".."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name")
+    return text
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """kubectl's own, by kubectl's names; it hands a plugin only those that follow the plugin's name."""
     parser.add_argument("--namespace", "-n", help="default: that of the context")
@@ -157,6 +168,7 @@ def ask(options: argparse.Namespace, question: Callable[[Cluster], Awaitable[T]]
 
     async def asked() -> T:
         found = access.find(options.kubeconfig, options.context)
+        found.proxy = found.proxy or access.environment_proxy(found.server)
         async with client.Client(found, agent=AGENT, limit=LIMIT) as opened:
             return await question(Cluster(opened, options.namespace or found.namespace))
 

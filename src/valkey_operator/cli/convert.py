@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
+from io import BytesIO, TextIOWrapper
+from itertools import islice
 from pathlib import Path
 
 from valkey_operator.cli.command import Answer, Command, Problem
@@ -59,27 +62,42 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _documents(name: str, *, recursive: bool) -> Iterator[Document]:
+    try:
+        for place, content in _contents(name, recursive=recursive):
+            yield from read(TextIOWrapper(BytesIO(content), "utf-8").read(), place)
+    except OSError as error:
+        raise Problem(f"{error.filename or name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Problem(f"{place} cannot be read: it is no text in UTF-8") from None
+
+
+def _contents(name: str, *, recursive: bool) -> Iterator[tuple[str, bytes]]:
     if name == "-":
-        yield from read(sys.stdin.read(), "standard input")
-        return
-    for path in _files(Path(name), recursive=recursive):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise Problem(f"{path} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise Problem(f"{path} cannot be read: it is no text in UTF-8") from None
-        yield from read(text, str(path))
+        if sys.stdin is None:
+            raise Problem("standard input cannot be read: it is closed")
+        yield "standard input", sys.stdin.buffer.read()
+    else:
+        yield from ((str(path), path.read_bytes()) for path in _files(Path(name), recursive=recursive))
 
 
 def _files(path: Path, *, recursive: bool) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = path.rglob("*") if recursive else path.glob("*")
+    folders = os.walk(path, onerror=_unreadable)
+    found = (
+        Path(folder, name)
+        for folder, _, names in (folders if recursive else islice(folders, 1))
+        for name in names
+    )
     files = sorted(file for file in found if file.suffix in ENDINGS and file.is_file())
     if not files:
         raise Problem(f"{path} has no file that ends in {', '.join(ENDINGS)}")
     return files
+
+
+def _unreadable(error: OSError) -> None:
+    """A folder that is left out would be manifests that are lost in silence."""
+    raise error
 
 
 COMMAND = Command(

@@ -12,13 +12,14 @@ from valkey_operator.cli.cluster import Cluster
 from valkey_operator.cli.command import Answer, Command, Problem
 
 DEFAULTS = "ValkeyClusterDefaults"
+OPERATOR_NAMESPACE = "valkey-system"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", help=", ".join(kind.lower() for kind in APPLIES))
-    parser.add_argument("name")
+    cluster.add_name(parser)
     cluster.add_arguments(parser)
-    parser.add_argument("--operator-namespace", default="valkey-system", help="default: valkey-system")
+    parser.add_argument("--operator-namespace", help=f"default: {OPERATOR_NAMESPACE}")
     parser.add_argument("--set-only", action="store_true", help="leave out what is built in")
 
 
@@ -29,9 +30,9 @@ def run(options: argparse.Namespace) -> Answer:
 
 async def _show(options: argparse.Namespace, kind: str, asked: Cluster) -> Answer:
     found = await asked.require(kind, options.name)
-    layers = await _layers(asked, found["metadata"]["namespace"], options.operator_namespace)
+    layers, told = await _layers(asked, found["metadata"]["namespace"], options.operator_namespace)
     result = effective(kind, _spec(kind, found), layers)
-    return Answer(table(kind, result, set_only=options.set_only))
+    return Answer(table(kind, result, set_only=options.set_only), told="\n".join(told))
 
 
 def _kind(text: str) -> str:
@@ -46,13 +47,27 @@ def _spec(kind: str, found: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-async def _layers(asked: Cluster, namespace: str, operator_namespace: str) -> list[Layer]:
-    layers = []
-    for place in dict.fromkeys((operator_namespace, namespace)):
-        defaults = await asked.get(DEFAULTS, "defaults", place)
+async def _layers(
+    asked: Cluster, namespace: str, operator_namespace: str | None
+) -> tuple[list[Layer], list[str]]:
+    """The defaults that there are, and what is to be said of those that could not be found or seen."""
+    from valkey_operator.kube import errors  # noqa: PLC0415 - only who asks a cluster needs it
+
+    layers, told = [], []
+    supposed = operator_namespace or OPERATOR_NAMESPACE
+    for place in dict.fromkeys((supposed, namespace)):
+        try:
+            defaults = await asked.get(DEFAULTS, "defaults", place)
+        except errors.Forbidden as error:
+            told.append(f"defaults of {place}, if there are any, are left out: {error}")
+            continue
         if defaults:
-            layers.append(Layer(f"defaults of {place}", defaults["spec"]))
-    return layers
+            layers.append(Layer(f"defaults of {place}", defaults.get("spec") or {}))
+        elif place == supposed and not operator_namespace:
+            told.append(
+                f"no defaults were found in {place}: if the operator runs elsewhere, say --operator-namespace"
+            )
+    return layers, told
 
 
 def table(kind: str, result: Effective, *, set_only: bool) -> str:

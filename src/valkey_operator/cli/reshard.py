@@ -21,7 +21,7 @@ KIND = "ValkeyCluster"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a ValkeyCluster")
+    cluster.add_name(parser, "of a ValkeyCluster")
     parser.add_argument("--shards", type=int, metavar="N", help="how many; default: as many as it asks for")
     parser.add_argument("--plan", action="store_true", help="show what would move, and change nothing")
     parser.add_argument(

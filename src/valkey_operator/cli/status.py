@@ -22,7 +22,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a Valkey or a ValkeyCluster")
+    cluster.add_name(parser, "of a Valkey or a ValkeyCluster")
     cluster.add_arguments(parser)
     parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument("--watch", "-w", action="store_true", help="again whenever it changes, until Ctrl-C")

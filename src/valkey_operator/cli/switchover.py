@@ -23,7 +23,7 @@ ANNOTATION_PATH = f"/metadata/annotations/{SWITCHOVER.replace('/', '~1')}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="of a Valkey or a ValkeyCluster")
+    cluster.add_name(parser, "of a Valkey or a ValkeyCluster")
     parser.add_argument(
         "--to", metavar="NODE", default="", help="the new primary; of a Valkey the best replica by default"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,13 @@ class Block:
     def graft(self, path: str, other: Block) -> None:
         self.put(path, other.values)
         self.comments |= {f"{path}.{inner}": text for inner, text in other.comments.items()}
+
+    def share(self, name: str, other: Block) -> None:
+        """A copy of what another has under a name, with its comments."""
+        self.put(name, copy.deepcopy(other.values.get(name)))
+        self.comments |= {
+            path: text for path, text in other.comments.items() if f"{path}.".startswith(f"{name}.")
+        }
 
 
 def as_yaml(content: Content, comments: dict[str, str], head: list[str]) -> str:

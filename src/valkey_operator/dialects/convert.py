@@ -11,10 +11,10 @@ from valkey_operator.dialects.block import Block, dump
 from valkey_operator.dialects.conversion import Conversion, Made
 from valkey_operator.dialects.detection import converter, is_foreign
 from valkey_operator.dialects.fields import UNKNOWN
-from valkey_operator.dialects.reading import BadManifest, Content, Document
+from valkey_operator.dialects.reading import TOO_DEEP, BadManifest, Content, Document
 
 # What keeps strangers out, and where sources say it.
-GUARDED_KINDS = ("ValkeyCluster", "Valkey", "ValkeyPool", "ValkeyClusterDefaults")
+GUARDED_KINDS = ("ValkeyCluster", "Valkey", "ValkeyPool", "Sentinel", "ValkeyClusterDefaults")
 GUARDS = {
     "tls": ("spec.tls", "spec.networking"),
     "auth": ("spec.auth", "spec.acl", "spec.users", "spec.clusterPassword", "spec.config.requirepass"),
@@ -39,15 +39,19 @@ def convert(documents: Iterable[Document], chosen: str | None = None) -> Convert
     notes: list[str] = []
     lost: list[str] = []
     for document in documents:
-        done = _one(document, chosen, secrets)
+        try:
+            done = _one(document, chosen, secrets)
+            text = (
+                [document.text or dump(document.content)]
+                if done.stays
+                else [made.as_yaml() for made in done.made]
+            )
+        except RecursionError:  # by anchors something is deeper than it was to read
+            raise BadManifest(f"{document.place}: this is no manifest: {TOO_DEEP}") from None
         secrets |= {
             (made.metadata.get("namespace"), made.name) for made in done.made if made.kind == "Secret"
         }
-        texts += (
-            [document.text or dump(document.content)]
-            if done.stays
-            else [made.as_yaml() for made in done.made]
-        )
+        texts += text
         place = f"{document.place}: {document.kind} {document.name}"
         notes += [f"{place}: {sentence}" for sentence in done.notes]
         lost += [f"{place}: {path}: {sentence}" for path, sentence in done.lost]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import Fields, decimal
 from valkey_operator.dialects.passwords import Passwords
 
 NAME = "an early draft"
 # What the group of Sentinels has in common with the servers it watches.
 SENTINELS_TOO = (
-    "image", "imagePullSecrets", "labels", "tolerations", "securityContext", "tls", "sidecar",
+    "image", "imagePullSecrets", "labels", "annotations", "tolerations", "nodeSelector", "securityContext", "tls",
+    "auth", "sidecar",
 )  # fmt: skip
+# What is said of servers, and does not fit a process that keeps no data.
+SERVERS_ONLY = ("resources", "exporter")
+AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+APART = "was enabled: true; hosts are kept apart where possible"
 EVERYTHING = "+@all ~* &*"
 BUS_PASSWORD = "cluster-password"  # noqa: S105 - the name of a key
 
@@ -86,6 +92,7 @@ def _with_sentinels(conversion: Conversion, fields: Fields) -> None:
     server = Block()
     replicas, comment = _replicas(fields, conversion)
     server.put("replicas", replicas, comment)
+    placed = {rules: fields.see(rules) for rules in AFFINITIES}
     _server(conversion, fields, server)
     _volume(fields, server, conversion)
     if replicas >= 2:
@@ -100,18 +107,40 @@ def _with_sentinels(conversion: Conversion, fields: Fields) -> None:
         pool.graft("template", server)
         conversion.make("ValkeyPool", pool)
     if replicas >= 2:
-        _sentinels(conversion, server, f"{name}-sentinel")
+        _sentinels(conversion, server, f"{name}-sentinel", placed)
 
 
-def _sentinels(conversion: Conversion, server: Block, name: str) -> None:
+def _sentinels(conversion: Conversion, server: Block, name: str, placed: dict[str, Any]) -> None:
     block = Block()
     block.put("replicas", 3, "the draft does not say how many Sentinels")
     for shared in SENTINELS_TOO:
-        block.put(shared, server.values.get(shared))
+        block.share(shared, server)
+    _place_sentinels(conversion, block, name, placed)
+    kept = [own for own in SERVERS_ONLY if own in server.values]
+    if kept:
+        conversion.note(f"{' and '.join(kept)}: of the servers alone, the Sentinel {name} has none of it")
     made = conversion.make("Sentinel", block, name=name)
     made.head.append(
         "It watches the servers of the draft's one object; Sentinels are a kind of their own here."
     )
+
+
+def _place_sentinels(conversion: Conversion, block: Block, name: str, placed: dict[str, Any]) -> None:
+    """Rules that choose pods by the deployment's name may mean its servers or its Sentinels: nobody guesses."""
+    away = placed["podAntiAffinity"]
+    if isinstance(away, dict) and "enabled" in away:
+        placed = {**placed, "podAntiAffinity": None}
+        if away["enabled"] is True:
+            block.put("affinity.podAntiAffinity", selectors.apart(selectors.HOSTNAME, name), APART)
+    for kind, rules in placed.items():
+        chosen, comment = _chosen(rules, conversion.document.name, kind)
+        if comment:
+            conversion.cannot(
+                f"spec.{kind}",
+                f"the servers have it; whom the Sentinels mean by it is for affinity of {name} to say",
+            )
+        else:
+            block.put(f"affinity.{kind}", copy.deepcopy(chosen))
 
 
 def _shards(fields: Fields, block: Block, conversion: Conversion, least: int) -> None:
@@ -242,9 +271,7 @@ def _placement(fields: Fields, block: Block, conversion: Conversion) -> None:
             conversion.note("podAntiAffinity is left out: here pods spread over hosts where that is possible")
         elif enabled:
             rule = selectors.apart(selectors.HOSTNAME, name)
-            block.put(
-                "affinity.podAntiAffinity", rule, "was enabled: true; hosts are kept apart where possible"
-            )
+            block.put("affinity.podAntiAffinity", rule, APART)
     else:
         chosen = _chosen(fields.take("podAntiAffinity"), name, "podAntiAffinity")
         block.put("affinity.podAntiAffinity", *chosen)
@@ -296,11 +323,10 @@ def save_points(fields: Fields, key: str) -> list[dict[str, int]] | None:
     text = fields.text(key)
     if text is None:
         return None
-    words = text.split()
-    if len(words) % 2 or not all(word.isdecimal() for word in words):
+    numbers = [number for word in text.split() if (number := decimal(word)) is not None]
+    if len(numbers) % 2 or len(numbers) < len(text.split()):
         fields.fault(key, "it has to be pairs of seconds and changes")
         return None
-    numbers = [int(word) for word in words]
     return [
         {"seconds": seconds, "changes": changes}
         for seconds, changes in zip(numbers[::2], numbers[1::2], strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from valkey_operator.dialects.reading import Content
+from valkey_operator.dialects.reading import MOST_DIGITS, Content
 
 UNKNOWN = "nobody knows this field"
 EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -95,8 +95,8 @@ class Fields:
         found = self.take(key)
         if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
             return found
-        if isinstance(found, str) and found.isdecimal():
-            return int(found)
+        if isinstance(found, str) and (number := decimal(found)) is not None:
+            return number
         self.fault(key, "it has to be a whole number")
         return None
 
@@ -117,3 +117,8 @@ class Fields:
             yield f"{self.path}.{key}", UNKNOWN
         for part in self._parts:
             yield from part.left_over()
+
+
+def decimal(text: str) -> int | None:
+    """The number that is written there; None when it is none, or longer than any that means something."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

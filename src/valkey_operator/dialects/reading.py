@@ -8,13 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 Content = dict[str, Any]
 
 SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+STANDARD_TAG = "tag:yaml.org,2002:"
+WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+# Python refuses to read numbers of some thousand digits, with an error of its own.
+MOST_DIGITS = 1000
+TOO_DEEP = "it is nested too deep"
+UNCLEAR = {"found unconstructable recursive node": "an anchor is referred to inside of what it names"}
 # One draft explained its window behind the closing quote, which is no YAML: the explanation goes into the text.
 EXPLAINED_WINDOW = re.compile(r'^(\s*tlsRefreshRestartWindow:\s*)"([^"\n]*)"[ \t]+(\([^\n]*)$', re.MULTILINE)
 
@@ -58,32 +64,67 @@ class Loader(yaml.SafeLoader):
     """YAML without what Kubernetes has no use for: fractions, dates, octal and sexagesimal numbers stay text."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own
+    # Only what JSON has, too.
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        f"{STANDARD_TAG}{tag}": yaml.SafeLoader.yaml_constructors[f"{STANDARD_TAG}{tag}"]
+        for tag in ("map", "null", "seq", "str")
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.deep_construct = True  # else an object could be made that holds itself
 
     def construct_mapping(
         self,
         node: yaml.MappingNode,
         deep: bool = False,  # noqa: ARG002 - always deep
     ) -> dict[Hashable, Any]:
-        self.flatten_mapping(node)
-        seen: set[Any] = set()
+        if not isinstance(node, yaml.MappingNode):
+            raise _problem("a mapping has to stand here", node)
+        seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key is not text", key.start_mark)
+                raise _problem("a key is not text", key)
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value} is there twice", key.start_mark
-                )
+                raise _problem(f"{key.value} is there twice", key)
             seen.add(key.value)
+        self.flatten_mapping(node)  # what is merged in stands first, and gives way
         return {str(key.value): self.construct_object(value, deep=True) for key, value in node.value}
+
+    def construct_boolean(self, node: yaml.ScalarNode) -> bool:
+        value = str(self.construct_scalar(node)).lower()
+        if value not in self.bool_values:
+            raise _problem("true or false has to stand here", node)
+        return self.bool_values[value]
+
+    def construct_whole(self, node: yaml.ScalarNode) -> int:
+        value = str(self.construct_scalar(node))
+        if len(value) > MOST_DIGITS or not WHOLE.fullmatch(value):
+            raise _problem(f"a whole number of at most {MOST_DIGITS} digits has to stand here", node)
+        return int(value)
+
+    def construct_unknown(self, node: yaml.Node) -> None:
+        tag = str(node.tag).replace(STANDARD_TAG, "!!")
+        raise _problem(f"the tag {tag} means nothing in a manifest; leave it out", node)
+
+
+def _problem(sentence: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, sentence, node.start_mark)
 
 
 for tag, form, first in (
     ("bool", r"true|True|TRUE|false|False|FALSE|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF", "tTfFyYnNoO"),
-    ("int", r"-?(0|[1-9][0-9]*)", "-0123456789"),
+    ("int", WHOLE.pattern, "-0123456789"),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", r"<<", "<"),
 ):
-    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^({form})$"), list(first))
+    Loader.add_implicit_resolver(f"{STANDARD_TAG}{tag}", re.compile(f"^({form})$"), list(first))
+for name, construct in (
+    (f"{STANDARD_TAG}bool", Loader.construct_boolean),
+    (f"{STANDARD_TAG}int", Loader.construct_whole),
+    (None, Loader.construct_unknown),
+):
+    Loader.add_constructor(name, construct)
 
 
 def read(text: str, file: str) -> list[Document]:
@@ -105,7 +146,10 @@ def _objects(part: str, file: str, before: int) -> Iterator[Document]:
     if not isinstance(content, dict) or not content.get("apiVersion") or not content.get("kind"):
         raise BadManifest(f"{file}:{line}: this is no object: it has no apiVersion and kind")
     if content["kind"] == "List" or (str(content["kind"]).endswith("List") and "items" in content):
-        for item in content.get("items") or []:
+        items = content.get("items")
+        if not isinstance(items, list | None):
+            raise BadManifest(f"{file}:{line}: the items of the {content['kind']} are no list")
+        for item in items or []:
             if not isinstance(item, dict) or not item.get("kind"):
                 raise BadManifest(f"{file}:{line}: the List has an item that is no object")
             yield Document(file, line, item)
@@ -123,10 +167,11 @@ def _load(part: str, file: str, before: int) -> tuple[Any, int]:
         content = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark else 0
-        raise BadManifest(f"{file}:{before + line + 1}: this is no YAML: {error.problem}") from None
+        problem = UNCLEAR.get(str(error.problem), error.problem)
+        raise BadManifest(f"{file}:{before + line + 1}: this is no YAML: {problem}") from None
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
         raise BadManifest(f"{file}:{before + 1}: this is no YAML: {said}") from None
     except RecursionError:
-        raise BadManifest(f"{file}:{before + 1}: this is no manifest: it is nested too deep") from None
+        raise BadManifest(f"{file}:{before + 1}: this is no manifest: {TOO_DEEP}") from None
     return content, before + node.start_mark.line + 1

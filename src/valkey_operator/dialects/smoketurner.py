@@ -10,7 +10,7 @@ from typing import TypeVar
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import Fields, decimal
 
 GROUP = "valkey-operator.smoketurner.com"
 NAME = GROUP
@@ -159,11 +159,12 @@ def _save_rules(rdb: Fields) -> list[dict[str, int]] | None:
     rules = rdb.take("saveRules")
     if rules is None:
         return None
-    points = [str(rule).split() for rule in rules] if isinstance(rules, list) else [[]]
-    if not all(len(point) == 2 and all(word.isdecimal() for word in point) for point in points):
+    words = [str(rule).split() for rule in rules] if isinstance(rules, list) else [[]]
+    points = [[number for word in rule if (number := decimal(word)) is not None] for rule in words]
+    if not all(len(rule) == len(point) == 2 for rule, point in zip(words, points, strict=True)):
         rdb.fault("saveRules", "it has to be a list of seconds and changes")
         return None
-    return [{"seconds": int(seconds), "changes": int(changes)} for seconds, changes in points]
+    return [{"seconds": seconds, "changes": changes} for seconds, changes in points]
 
 
 def _resources(resources: Fields, block: Block) -> None:

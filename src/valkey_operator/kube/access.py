@@ -11,9 +11,12 @@ import ssl
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from valkey_operator.kube.credentials import Credentials, Fixed, Identity, Plugin, TokenFile
 from valkey_operator.kube.errors import Misconfigured
@@ -21,6 +24,8 @@ from valkey_operator.kube.errors import Misconfigured
 POD_FILES = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # How long a changed certificate file may go unnoticed.
 FILES_AGE = 10.0
+# Never asked for through a proxy.
+OWN_MACHINE = ("127.0.0.0/8", "::1")
 
 Source = bytes | Path
 Entry = Mapping[str, Any]
@@ -89,7 +94,7 @@ class Access:
 
 def find(paths: str | None = None, context: str | None = None) -> Access:
     """As kubectl chooses: the user's kubeconfig where there is one, else, inside a pod, the pod's own account."""
-    asked_for = paths or context or any(file.exists() for file in _files())
+    asked_for = paths or context or any(map(_is_there, _files()))
     if not asked_for and (POD_FILES / "token").exists():
         return from_pod(POD_FILES)
     return from_kubeconfig(paths, context)
@@ -112,7 +117,7 @@ def from_kubeconfig(paths: str | None = None, context: str | None = None) -> Acc
     """The named context, else the current one, of all files in `paths` (or KUBECONFIG); the first file wins."""
     files = _files(paths)
     named = ", ".join(map(str, files))
-    contents = [(_read(file), file.parent) for file in files if file.exists()]
+    contents = [(_read(file), file.parent) for file in files if _is_there(file)]
     if not contents:
         raise Misconfigured(f"there is no kubeconfig at {named}; set KUBECONFIG or name a file")
     try:
@@ -125,6 +130,13 @@ def from_kubeconfig(paths: str | None = None, context: str | None = None) -> Acc
 def _files(paths: str | None = None) -> list[Path]:
     named = paths or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError as error:  # in a folder that may not be looked into
+        raise Misconfigured(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
 
 
 def _read(file: Path) -> Entry:
@@ -164,9 +176,50 @@ def _access(contents: Contents, context: str | None) -> Access:
         tls=tls if server.startswith("https:") else None,
         credentials=_credentials(user, name),
         namespace=chosen.get("namespace") or "default",
-        proxy=cluster.get("proxy-url"),
+        proxy=_proxy(cluster.get("proxy-url")),
         headers={"Impersonate-User": user["as"]} if user.get("as") else {},
     )
+
+
+def environment_proxy(server: str) -> str | None:
+    """What HTTPS_PROXY, or HTTP_PROXY for a server without TLS, and NO_PROXY say of it, as kubectl reads them."""
+    from urllib.request import getproxies_environment  # noqa: PLC0415 - a megabyte that no pod needs
+
+    try:
+        place, named = urlsplit(server), getproxies_environment()
+        port = place.port or (443 if place.scheme == "https" else 80)
+    except ValueError as error:
+        raise Misconfigured(f"the API server's address {server} is none: {error}") from None
+    rules = [rule.strip().lower() for rule in named.get("no", "").split(",")]
+    is_direct = any(
+        _covers(rule, place.hostname or "", port) for rule in ("localhost", *OWN_MACHINE, *rules) if rule
+    )
+    return None if is_direct else _proxy(named.get(place.scheme))
+
+
+def _covers(rule: str, host: str, port: int) -> bool:
+    """A rule of NO_PROXY: an address, a network, a name with all below it, .name for only those; *, or with a port."""
+    with suppress(ValueError):
+        network = ip_network(rule, strict=False)
+        with suppress(ValueError):
+            return ip_address(host) in network
+        return False
+    name, _, only = rule.partition(":")
+    if only and only != str(port):
+        return False
+    name = name.removeprefix("*")
+    return not name or host == name or host.endswith(f".{name.removeprefix('.')}")
+
+
+def _proxy(url: str | None) -> str | None:
+    if not url:
+        return None
+    sort, mark, _ = url.partition("://")
+    if mark and sort not in ("http", "https"):
+        raise Misconfigured(
+            f"the proxy for the API server is a {sort} proxy, which is not supported; use an HTTP proxy"
+        )
+    return url if mark else f"http://{url}"
 
 
 def _named(contents: Contents, sort: str, name: str) -> Entry:
