@@ -9,7 +9,8 @@ import pytest
 
 from valkey_operator.api.directives import OWNED, known
 from valkey_operator.api.layers import Layer, effective
-from valkey_operator.api.validation import faults, quantity_bytes, server_version, validity_span
+from valkey_operator.api.quantity import quantity_bytes
+from valkey_operator.api.validation import faults, server_version, validity_span
 
 
 def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:

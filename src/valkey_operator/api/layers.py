@@ -181,7 +181,10 @@ def _derive(kind: str, result: Effective) -> None:
     """Values that follow from others when nobody sets them."""
     values, origins = result.values, result.origins
     if kind == "Sentinel" and "quorum" not in values:
-        values["quorum"] = int(values.get("replicas", 3)) // 2 + 1
+        replicas = values.get("replicas", 3)
+        values["quorum"] = (
+            replicas // 2 + 1 if isinstance(replicas, int) else 1
+        )  # what is no number is refused
         origins["quorum"] = "from replicas"
     if "persistence" in values and "enabled" not in values["persistence"]["rdb"]:
         values["persistence"]["rdb"]["enabled"] = values["persistence"]["enabled"]

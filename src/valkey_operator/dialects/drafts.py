@@ -7,7 +7,7 @@ from typing import Any
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import Fields, is_count
 from valkey_operator.dialects.passwords import Passwords
 
 NAME = "an early draft"
@@ -297,7 +297,7 @@ def save_points(fields: Fields, key: str) -> list[dict[str, int]] | None:
     if text is None:
         return None
     words = text.split()
-    if len(words) % 2 or not all(word.isdecimal() for word in words):
+    if len(words) % 2 or not all(map(is_count, words)):
         fields.fault(key, "it has to be pairs of seconds and changes")
         return None
     numbers = [int(word) for word in words]

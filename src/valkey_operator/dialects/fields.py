@@ -11,6 +11,11 @@ UNKNOWN = "nobody knows this field"
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
+def is_count(text: str) -> bool:
+    """Of so few digits that anything may have it; the rest is judged where it is written."""
+    return text.isdecimal() and len(text) <= 18
+
+
 class Fields:
     """Values are taken by name; what has the wrong form is a fault, what is left over too. Null is nothing."""
 
@@ -95,7 +100,7 @@ class Fields:
         found = self.take(key)
         if found is None or (isinstance(found, int) and not isinstance(found, bool) and found >= 0):
             return found
-        if isinstance(found, str) and found.isdecimal():
+        if isinstance(found, str) and is_count(found):
             return int(found)
         self.fault(key, "it has to be a whole number")
         return None

@@ -129,4 +129,6 @@ def _load(part: str, file: str, before: int) -> tuple[Any, int]:
         raise BadManifest(f"{file}:{before + 1}: this is no YAML: {said}") from None
     except RecursionError:
         raise BadManifest(f"{file}:{before + 1}: this is no manifest: it is nested too deep") from None
+    except ValueError:
+        raise BadManifest(f"{file}:{before + 1}: this is no manifest: a number has too many digits") from None
     return content, before + node.start_mark.line + 1

@@ -10,7 +10,7 @@ from typing import TypeVar
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import Fields
+from valkey_operator.dialects.fields import Fields, is_count
 
 GROUP = "valkey-operator.smoketurner.com"
 NAME = GROUP
@@ -160,7 +160,7 @@ def _save_rules(rdb: Fields) -> list[dict[str, int]] | None:
     if rules is None:
         return None
     points = [str(rule).split() for rule in rules] if isinstance(rules, list) else [[]]
-    if not all(len(point) == 2 and all(word.isdecimal() for word in point) for point in points):
+    if not all(len(point) == 2 and all(map(is_count, point)) for point in points):
         rdb.fault("saveRules", "it has to be a list of seconds and changes")
         return None
     return [{"seconds": int(seconds), "changes": int(changes)} for seconds, changes in points]
