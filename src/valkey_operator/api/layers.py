@@ -129,6 +129,16 @@ def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effectiv
     return result
 
 
+def required(defaults: Sequence[Layer]) -> dict[str, str]:
+    """What deployments must have, and who says so. No layer takes back what another one requires."""
+    return {
+        name: layer.name
+        for layer in reversed(defaults)
+        for name, is_required in (layer.values.get("require") or {}).items()
+        if is_required
+    }
+
+
 def _lay(result: Effective, values: Tree, layer: str) -> None:
     _drop_other_choices(result, values)
     _merge(result.values, values, "", layer, result.origins)

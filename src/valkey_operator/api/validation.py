@@ -54,6 +54,33 @@ def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     return [Fault(f"{root}.{fault.field}".rstrip("."), fault.sentence) for fault in wrong]
 
 
+def unmet(kind: str, values: Mapping[str, Any], required: Mapping[str, str]) -> list[Fault]:
+    """What deployments must have and this one has not; `required` tells by whom."""
+    root = "spec.template" if kind == "ValkeyPool" else "spec"
+    return [
+        Fault(f"{root}.{name}", f"the {required[name]} require {what}, and there is none; set {remedy}")
+        for name, (is_there, what, remedy) in REQUIRABLE.items()
+        if name in required and not is_there(values)
+    ]
+
+
+def _has_tls(values: Mapping[str, Any]) -> bool:
+    tls = _part(values, "tls")
+    return bool(tls.get("enabled") or tls.get("policyRef"))
+
+
+def _has_auth(values: Mapping[str, Any]) -> bool:
+    auth, acl = _part(values, "auth"), _part(values, "auth.acl")
+    has_users = acl.get("enabled") is not False and bool(acl.get("users") or acl.get("configSecretRef"))
+    return bool(auth.get("aclRef") or auth.get("password")) or has_users
+
+
+REQUIRABLE = {
+    "tls": (_has_tls, "TLS", "tls.enabled or tls.policyRef"),
+    "auth": (_has_auth, "a password or users", "auth.password, auth.acl or auth.aclRef"),
+}
+
+
 def _rules(kind: str, values: Mapping[str, Any]) -> Iterator[Fault]:
     """The rules of the types, which each layer alone may keep and all together break."""
     try:
