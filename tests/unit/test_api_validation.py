@@ -144,3 +144,32 @@ def test_a_validity_is_a_span_of_time(text: str, span: timedelta) -> None:
 def test_what_is_no_validity_is_said() -> None:
     with pytest.raises(ValueError, match="'soon' is no validity: write a number"):
         validity_span("soon")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations", "service.annotations"])
+@pytest.mark.parametrize("key", ["valkey.io/role", "valkey.io/node", "mtls.valkey.io/x"])
+def test_a_key_of_the_operator_is_refused_by_its_name(field: str, key: str) -> None:
+    block, _, inner = field.partition(".")
+    spec = {block: {inner: {key: "replica"}} if inner else {key: "replica"}}
+    (said,) = _said(spec, "ValkeyCluster")
+    assert (
+        said == f"spec.{field}.{key}: {key} is the operator's own key; take it out, or use a key of your own"
+    )
+    (said,) = _said(spec, "ValkeyPool")
+    assert said.startswith(f"spec.template.{field}.{key}: ")
+
+
+def test_keys_of_others_are_taken() -> None:
+    labels = {
+        "team": "a",
+        "app.kubernetes.io/part-of": "shop",
+        "notvalkey.io/role": "x",
+        "valkey.io": "plain",
+    }
+    assert _said({"labels": labels, "annotations": {"prometheus.io/scrape": "true"}}) == []
+
+
+def test_what_is_chosen_by_our_labels_is_not_labelled_by_them() -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                  "labelSelector": {"matchLabels": {"valkey.io/cluster": "demo"}}}  # fmt: skip
+    assert _said({"topologySpreadConstraints": [constraint], "nodeSelector": {"valkey.io/pool": "x"}}) == []

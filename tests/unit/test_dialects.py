@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from valkey_operator.api.kinds import KINDS
 from valkey_operator.cli.main import parser
+from valkey_operator.dialects import acceptance
 from valkey_operator.dialects.convert import Converted, convert
 from valkey_operator.dialects.reading import BadManifest, read
 
@@ -261,3 +262,17 @@ def test_two_objects_of_one_name_do_not_share_a_secret() -> None:
         found["metadata"]["name"] for found in objects(convert(read(text, "x"))) if found["kind"] == "Secret"
     ]
     assert names == ["x-passwords", "x-passwords-2"]
+
+
+def test_a_value_whose_name_has_dots_is_taken_out_alone() -> None:
+    spec: dict[str, Any] = {
+        "labels": {"valkey.io/role": "replica", "team": "a"},
+        "resources": {"limits": {"example.com/gpu": "99Ei", "memory": "1Gi"}},
+    }
+    can_be_made, told = acceptance.trim("Valkey", "demo", spec)
+    assert can_be_made
+    assert spec == {"labels": {"team": "a"}, "resources": {"limits": {"memory": "1Gi"}}}
+    assert sorted(path for path, _ in told) == [
+        "spec.labels.valkey.io/role",
+        "spec.resources.limits.example.com/gpu",
+    ]

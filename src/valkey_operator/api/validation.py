@@ -15,6 +15,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
 from valkey_operator.api import directives
+from valkey_operator.api.group import is_own_key
 from valkey_operator.api.layers import APPLIES
 from valkey_operator.api.model import VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
@@ -46,7 +47,9 @@ def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     """Everything that is wrong with a deployment's values in force."""
     wrong = list(_rules(kind, values))
     known = {fault.field for fault in wrong}
-    checks = [_config(values), _amounts(values), _windows(values), _client_auth_user(values)]
+    checks = [
+        _config(values), _amounts(values), _windows(values), _client_auth_user(values), _own_keys(values),
+    ]  # fmt: skip
     if kind != "Sentinel":  # it keeps no data
         checks.append(_maxmemory(values))
     wrong += (fault for check in checks for fault in check if fault.field not in known)
@@ -143,6 +146,16 @@ def _amounts(values: Mapping[str, Any]) -> Iterator[Fault]:
         found = amount(value)
         if found is None or found < 0:
             yield Fault(field, f"{shown(value)} is no amount that can be had; write one such as 500m or 10Gi")
+
+
+def _own_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
+    """They would lead a Service to another server, or be put right again and again."""
+    for field in ("labels", "annotations", "service.annotations"):
+        for key in filter(is_own_key, _part(values, field)):
+            name = shown(key)
+            yield Fault(
+                f"{field}.{name}", f"{name} is the operator's own key; take it out, or use a key of your own"
+            )
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
