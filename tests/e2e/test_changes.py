@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Place, by_name
 from tests.e2e.test_one_node import POD, SPEC
-from valkey_operator.api.validation import quantity_bytes
+from valkey_operator.api.quantity import quantity_bytes
 
 IN_MEMORY = {**SPEC, "persistence": {"enabled": False, "rdb": {"enabled": False}}}
 

@@ -9,7 +9,8 @@ import pytest
 
 from valkey_operator.api.directives import OWNED, known
 from valkey_operator.api.layers import Layer, effective
-from valkey_operator.api.validation import faults, quantity_bytes, server_version, validity_span
+from valkey_operator.api.quantity import quantity_bytes
+from valkey_operator.api.validation import faults, server_version, validity_span
 
 
 def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
@@ -79,13 +80,6 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(_said({"config": {"dir": "/", "timeout": "x", "nonsense": 1}})) == 3
 
 
-@pytest.mark.parametrize(("wanted", "limit"), [("9" * 5000, "1Gi"), ("2gb", "1e999999999")])
-def test_amounts_beyond_all_measure_are_no_traceback(wanted: str, limit: str) -> None:
-    spec = {"config": {"maxmemory": wanted}, "resources": {"limits": {"memory": limit}}}
-    told = [fault.field for fault in faults("Valkey", effective("Valkey", spec).values)]
-    assert told == (["spec.config.maxmemory"] if len(wanted) > 3 else [])
-
-
 def test_maxmemory_above_the_limit_is_refused() -> None:
     spec = {"config": {"maxmemory": "2gb"}, "resources": {"limits": {"memory": "1Gi"}}}
     (said,) = _said(spec)
@@ -150,3 +144,32 @@ def test_a_validity_is_a_span_of_time(text: str, span: timedelta) -> None:
 def test_what_is_no_validity_is_said() -> None:
     with pytest.raises(ValueError, match="'soon' is no validity: write a number"):
         validity_span("soon")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations", "service.annotations"])
+@pytest.mark.parametrize("key", ["valkey.io/role", "valkey.io/node", "mtls.valkey.io/x"])
+def test_a_key_of_the_operator_is_refused_by_its_name(field: str, key: str) -> None:
+    block, _, inner = field.partition(".")
+    spec = {block: {inner: {key: "replica"}} if inner else {key: "replica"}}
+    (said,) = _said(spec, "ValkeyCluster")
+    assert (
+        said == f"spec.{field}.{key}: {key} is the operator's own key; take it out, or use a key of your own"
+    )
+    (said,) = _said(spec, "ValkeyPool")
+    assert said.startswith(f"spec.template.{field}.{key}: ")
+
+
+def test_keys_of_others_are_taken() -> None:
+    labels = {
+        "team": "a",
+        "app.kubernetes.io/part-of": "shop",
+        "notvalkey.io/role": "x",
+        "valkey.io": "plain",
+    }
+    assert _said({"labels": labels, "annotations": {"prometheus.io/scrape": "true"}}) == []
+
+
+def test_what_is_chosen_by_our_labels_is_not_labelled_by_them() -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                  "labelSelector": {"matchLabels": {"valkey.io/cluster": "demo"}}}  # fmt: skip
+    assert _said({"topologySpreadConstraints": [constraint], "nodeSelector": {"valkey.io/pool": "x"}}) == []

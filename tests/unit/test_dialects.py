@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from valkey_operator.api.kinds import KINDS
 from valkey_operator.cli.main import parser
+from valkey_operator.dialects import acceptance
 from valkey_operator.dialects.convert import Converted, convert
 from valkey_operator.dialects.reading import BadManifest, read
 
@@ -310,3 +311,17 @@ def test_a_block_of_ours_that_was_left_empty_is_none(block: str) -> None:
     text = f"apiVersion: valkey.io/v1alpha1\nkind: Valkey\nmetadata: {{name: x}}\nspec:\n  {block}:"
     converted = convert(read(text, "x.yaml"))
     assert (converted.text, converted.lost) == (text, [])
+
+
+def test_a_value_whose_name_has_dots_is_taken_out_alone() -> None:
+    spec: dict[str, Any] = {
+        "labels": {"valkey.io/role": "replica", "team": "a"},
+        "resources": {"limits": {"example.com/gpu": "99Ei", "memory": "1Gi"}},
+    }
+    can_be_made, told = acceptance.trim("Valkey", "demo", spec)
+    assert can_be_made
+    assert spec == {"labels": {"team": "a"}, "resources": {"limits": {"memory": "1Gi"}}}
+    assert sorted(path for path, _ in told) == [
+        "spec.labels.valkey.io/role",
+        "spec.resources.limits.example.com/gpu",
+    ]

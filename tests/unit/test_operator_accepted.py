@@ -94,3 +94,11 @@ def test_a_volume_that_keeps_the_data_of_another_deployment_is_not_taken(of: str
     looked_after, refused = Accepted(caches(claims=(Claim(metadata),))).judged(GOOD)
     assert (looked_after is GOOD) is is_taken
     assert is_taken or (refused is not None and "keeps the data of other" in refused.message)
+
+
+def test_what_is_required_later_leaves_nobody_alone() -> None:
+    required = replace(GOOD, required={"tls": "defaults of namespace here"})
+    looked_after, refused = Accepted(caches(written(GOOD))).judged(required)
+    assert looked_after == GOOD
+    assert refused is not None
+    assert Accepted(caches()).judged(required)[0] is None

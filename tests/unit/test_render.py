@@ -329,6 +329,22 @@ def test_a_pod_is_not_in_the_service_for_reads_before_its_server_was_seen_to_fol
     assert selector.items() <= {**labels, **marks.role_change(labels, "replica")}.items()
 
 
+def test_no_label_of_people_takes_the_place_of_ours() -> None:
+    """Also where a wish is refused: certificates are made all the same."""
+    theirs = {"valkey.io/role": "replica", marks.CLUSTER: "x", marks.COMPONENT: "x", "team": "a"}
+    wanted = deployment(labels=theirs, annotations={"valkey.io/leads-to": "x", marks.CUSTOM_RESOURCE: "x"})
+    for found in (
+        pod.template(wanted, "demo-0", OPERATOR)["metadata"],
+        marks.metadata(wanted, "demo", "node"),
+    ):
+        assert marks.ROLE not in found["labels"]
+        assert marks.LEADS_TO not in found["annotations"]
+        assert found["annotations"][marks.CUSTOM_RESOURCE] == "demo"
+        assert found["labels"][marks.CLUSTER] == "demo"
+        assert found["labels"][marks.COMPONENT] != "x"
+        assert found["labels"]["team"] == "a"
+
+
 def apart(wanted: Deployment, node: str) -> dict[str, Any]:
     found: dict[str, Any] = pod.template(wanted, node, OPERATOR)["spec"].get("affinity", {})
     return found

@@ -30,7 +30,7 @@ class ValkeyClusterDefaultsSpec(Server):
     """Which zones shards live in, for ValkeyClusters and ValkeyPools."""
 
     require: Require | None = None
-    """What deployments must have."""
+    """What deployments must have. What the operator's namespace requires, no other namespace takes back."""
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from valkey_operator.api import quantity
 from valkey_operator.api.model import (
     INT_OR_STRING,
     LIST_ATOMIC,
@@ -218,14 +219,14 @@ class Toleration(Model):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect; empty means every effect."""
 
-    toleration_seconds: int | None = None
+    toleration_seconds: Annotated[int, Field(ge=0, le=2147483647)] | None = None
     """How long a NoExecute taint is put up with; empty means for ever."""
 
 
 class TopologySpreadConstraint(Model):
     """How evenly pods are spread."""
 
-    max_skew: Annotated[int, Field(ge=1)]
+    max_skew: Annotated[int, Field(ge=1, le=2147483647)]
     """By how many pods two places may differ."""
 
     topology_key: Annotated[str, Field(min_length=1, max_length=317)]
@@ -237,7 +238,7 @@ class TopologySpreadConstraint(Model):
     label_selector: LabelSelector | None = None
     """Which pods are counted; by default those of the same shard or instance."""
 
-    min_domains: Annotated[int, Field(ge=1)] | None = None
+    min_domains: Annotated[int, Field(ge=1, le=2147483647)] | None = None
     """How many places there must be at least."""
 
     node_affinity_policy: Literal["Honor", "Ignore"] | None = None
@@ -330,7 +331,15 @@ class PodSecurityContext(Model):
     """Kernel settings of the pod, such as net.core.somaxconn."""
 
 
+def _require_short(value: int | str) -> int | str:
+    too_long = len(value) > 64 if isinstance(value, str) else abs(value) > quantity.MOST
+    if too_long:
+        raise ValueError(f"{quantity.shown(value)} is too long")
+    return value
+
+
 IntOrString = Annotated[
     int | str,
+    AfterValidator(_require_short),
     WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}], "maxLength": 64, **INT_OR_STRING}),
 ]

@@ -14,6 +14,8 @@ from typing import Any, TypedDict
 
 from pydantic import JsonValue
 
+from valkey_operator.api.quantity import MOST, shown
+
 OWNED: dict[str, str] = {
     "aclfile": "the operator renders it; use auth.acl",
     "appenddirname": "the operator keeps files where it can find them",
@@ -56,7 +58,9 @@ OWNED_PREFIXES = {
     "tls-": "use tls",
 }
 FILE_ONLY = ("loadmodule",)
-MEMORY = re.compile(r"(\d{1,19})(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+INTEGER = re.compile(r"-?[0-9]{1,19}")
+MEMORY = re.compile(r"([0-9]{1,19})(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+PERCENT = re.compile(r"[0-9]{1,3}%")
 UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 10**6, "mb": 1 << 20, "g": 10**9, "gb": 1 << 30}
 
 
@@ -81,15 +85,15 @@ def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
         (why for start, why in OWNED_PREFIXES.items() if name.startswith(start)), None
     )
     if owner:
-        return f"{name} is the operator's: {owner}"
+        return f"{shown(name)} is the operator's: {owner}"
     if _has_line_break(value):
-        return f"{name} has a line break in it; a directive is one line"
+        return f"{shown(name)} has a line break in it; a directive is one line"
     if name in FILE_ONLY:
         return None
     directive = known().get(name)
     if directive is None:
         near = difflib.get_close_matches(name, known(), n=1)
-        return f"{name} is no directive of Valkey" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{shown(name)} is no directive of Valkey" + (f"; did you mean {near[0]}?" if near else "")
     if version in _versions() and version not in directive["versions"]:
         return f"{name} is not known to Valkey {version}, only to {', '.join(directive['versions'])}"
     return _wrong_value(name, value, directive)
@@ -106,30 +110,48 @@ def _versions() -> set[str]:
 
 
 def _wrong_value(name: str, value: JsonValue, directive: Directive) -> str | None:
-    if isinstance(value, list):
-        return (
-            None
-            if all(isinstance(part, str) for part in value)
-            else f"{name} is a list of other things than text"
-        )
+    if isinstance(value, list) and not all(isinstance(part, str) for part in value):
+        return f"{name} is a list of other things than text"
     if isinstance(value, dict) or value is None:
         return f"{name} must be text, a number, true or false, or a list of text"
-    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, int) and abs(value) > MOST:
+        return f"{name} is {shown(value)}, and no server reads so much"
+    text = _text(value)
     match directive["type"]:
-        case "integer" if not re.fullmatch(r"-?\d+", text):
-            return f"{name} is {text}; it must be a whole number"
+        case "integer" if not _is_integer(text):
+            return f"{name} is {shown(text)}; it must be a whole number{_most(text)}"
         case "boolean" if text not in ("yes", "no"):
-            return f"{name} is {text}; it must be yes or no"
-        case "memory" if not MEMORY.fullmatch(text.removesuffix("%")):
-            return f"{name} is {text}; it must be a size such as 100mb"
+            return f"{name} is {shown(text)}; it must be yes or no"
+        case "memory" if memory_bytes(text) is None and not PERCENT.fullmatch(text):
+            return f"{name} is {shown(text)}; it must be a size such as 100mb{_most(text)}"
         case "choice" if not set(text.split(" ") if directive.get("several") else [text]) <= set(
             directive["choices"]
         ):
-            return f"{name} is {text}; it must be one of {', '.join(directive['choices'])}"
+            return f"{name} is {shown(text)}; it must be one of {', '.join(directive['choices'])}"
     return None
 
 
+def _text(value: Any) -> str:
+    """As the file writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _most(text: str) -> str:
+    """Said only to who comes near it."""
+    return f", of at most {MOST}" if sum(map(str.isdigit, text)) > 9 else ""
+
+
+def _is_integer(text: str) -> bool:
+    """The length is looked at before the number."""
+    return INTEGER.fullmatch(text) is not None and abs(int(text)) <= MOST
+
+
 def memory_bytes(value: Any) -> int | None:
-    """A size as valkey.conf writes it, in bytes; None for a percentage or nonsense."""
-    match = MEMORY.fullmatch(str(value))
-    return int(match[1]) * UNITS[(match[2] or "").lower()] if match else None
+    """A size as valkey.conf writes it, in bytes; None for a percentage, nonsense, or more than anybody can have."""
+    if isinstance(value, int) and abs(value) > MOST:
+        return None
+    match = MEMORY.fullmatch(_text(value))
+    found = int(match[1]) * UNITS[(match[2] or "").lower()] if match else None
+    return found if found is not None and found <= MOST else None

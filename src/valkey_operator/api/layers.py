@@ -131,6 +131,16 @@ def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effectiv
     return result
 
 
+def required(defaults: Sequence[Layer]) -> dict[str, str]:
+    """What deployments must have, and who says so. No layer takes back what another one requires."""
+    return {
+        name: layer.name
+        for layer in reversed(defaults)
+        for name, is_required in (layer.values.get("require") or {}).items()
+        if is_required
+    }
+
+
 def _lay(result: Effective, values: Tree, layer: str) -> None:
     values = _given(values)
     _drop_other_choices(result, values)
@@ -199,7 +209,10 @@ def _derive(kind: str, result: Effective) -> None:
     """Values that follow from others when nobody sets them."""
     values, origins = result.values, result.origins
     if kind == "Sentinel" and "quorum" not in values:
-        values["quorum"] = int(values.get("replicas", 3)) // 2 + 1
+        replicas = values.get("replicas", 3)
+        values["quorum"] = (
+            replicas // 2 + 1 if isinstance(replicas, int) else 1
+        )  # what is no number is refused
         origins["quorum",] = "from replicas"
     if "persistence" in values and "enabled" not in values["persistence"]["rdb"]:
         values["persistence"]["rdb"]["enabled"] = values["persistence"]["enabled"]

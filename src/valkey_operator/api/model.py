@@ -27,6 +27,8 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from valkey_operator.api import quantity
+
 RULES = "x-kubernetes-validations"
 
 
@@ -94,7 +96,7 @@ class Matches:
 
     def _check(self, text: str) -> str:
         if not re.search(self.pattern, text, re.ASCII):
-            raise ValueError(f"{text} is not {self.form}")
+            raise ValueError(f"{quantity.shown(text)} is not {self.form}")
         return text
 
     def __get_pydantic_json_schema__(
@@ -187,12 +189,9 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-QUANTITY = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-
-
 def _require_quantity(amount: str | int) -> str | int:
-    if isinstance(amount, str) and (len(amount) > 64 or not re.search(QUANTITY, amount, re.ASCII)):
-        raise ValueError(f"{amount} is not an amount such as 500m, 2 or 10Gi")
+    if isinstance(amount, str) and not quantity.is_amount(amount):
+        raise ValueError(f"{quantity.shown(amount)} is not an amount such as 500m, 2 or 10Gi")
     return amount
 
 
@@ -202,8 +201,8 @@ Quantity = Annotated[
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY,
-            "maxLength": 64,
+            "pattern": quantity.FORM,
+            "maxLength": quantity.LONGEST,
             **INT_OR_STRING,
         }
     ),
@@ -211,13 +210,23 @@ Quantity = Annotated[
 """An amount as the core API writes it: 500m, 2, 10Gi."""
 
 
+# However often its parts stand there, no calendar ends before a span does.
 Duration = Annotated[
-    str, Field(max_length=32), Matches(r"^([0-9]+(ms|s|m|h))+$", "a time span such as 5s, 500ms or 1h30m")
+    str,
+    Field(max_length=32),
+    Matches(
+        r"^([0-9]{1,9}ms|[0-9]{1,8}s|[0-9]{1,6}m|[0-9]{1,4}h)+$",
+        "a time span such as 5s, 500ms or 1h30m, of at most 9999h",
+    ),
 ]
+VALIDITY = r"^([1-9][0-9]{0,4}[mh]|[1-9][0-9]{0,3}d|[1-9][0-9]{0,2}mo|[1-9][0-9]?y)$"
 Validity = Annotated[
     str,
     Field(max_length=8),
-    Matches(r"^[1-9][0-9]{0,4}(m|h|d|mo|y)$", "a validity: write a number and m, h, d, mo or y, such as 90d"),
+    Matches(
+        VALIDITY,
+        "a validity: write a number and m, h, d, mo or y, such as 90d, of at most 99y",
+    ),
 ]
 Cron = Annotated[
     str,

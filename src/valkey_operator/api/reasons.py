@@ -41,6 +41,7 @@ class Reason(Word):
     CLUSTER_HEALTHY = "ClusterHealthy", "all shards are healthy and all slots assigned"
     ALL_NODES_HEALTHY = "AllNodesHealthy", "all servers are healthy"
     INVALID_SPEC = "InvalidSpec", "the values in force cannot work; nothing was changed"
+    NOT_AS_REQUIRED = "NotAsRequired", "it has not what ValkeyClusterDefaults require; nothing was changed"
     NAME_CONFLICT = "NameConflict", "another deployment has what it would be called; nothing was changed"
     NOT_YET = "NotYetSupported", "it asks for what this version cannot do; nothing was changed"
     CERTIFICATES_VALID = "CertificatesValid", "the certificates are valid"

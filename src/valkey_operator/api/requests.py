@@ -17,7 +17,7 @@ STOP_RESHARDING = "valkey.io/stop-resharding"
 def shards_named(annotation: str) -> frozenset[int]:
     """What is no number names no shard."""
     parts = (part.strip() for part in annotation.split(","))
-    return frozenset(int(part) for part in parts if part.isascii() and part.isdigit())
+    return frozenset(int(part) for part in parts if part.isascii() and part.isdigit() and len(part) <= 9)
 
 
 class SwitchoverRequest(NamedTuple):

@@ -79,7 +79,7 @@ class Service(Model):
     """How clients outside reach <name> and <name>-read; default ClusterIP."""
 
     annotations: Strings | None = None
-    """Put on the Services that clients use, <name> and <name>-read, for load balancers and DNS."""
+    """Put on the Services that clients use, <name> and <name>-read, for load balancers and DNS; not of valkey.io."""
 
 
 class Exporter(Model):
@@ -169,10 +169,11 @@ class Workload(Model):
     """What the server asks for and may use. `maxmemory` follows the memory limit unless `config` sets it."""
 
     labels: Strings | None = None
-    """Added to every object made for this deployment."""
+    """Added to every object made for this deployment. Keys of valkey.io are the operator's own, and are refused; of
+    app.kubernetes.io/name, instance, component, managed-by and part-of its own values stay."""
 
     annotations: Strings | None = None
-    """Added to every object made for this deployment."""
+    """Added to every object made for this deployment. Keys of valkey.io are the operator's own, and are refused."""
 
     node_selector: Strings | None = None
     """Labels of the Kubernetes nodes that pods may run on."""

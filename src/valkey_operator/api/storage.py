@@ -7,16 +7,19 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from valkey_operator.api.model import LIST_ATOMIC, Matches, Model, Quantity, Rule, SubdomainName
+from valkey_operator.api.quantity import amount
 
 Size = Annotated[
     str,
     Field(max_length=16),
-    Matches(r"^[1-9][0-9]*(b|k|kb|m|mb|g|gb)?$", "a size as Valkey writes it, such as 64mb"),
+    Matches(r"^[1-9]([0-9]{0,8}(k|kb|m|mb|g|gb)|[0-9]{0,14}b?)$", "a size as Valkey writes it, such as 64mb"),
 ]
 
 
 def is_more_than_nothing(quantity: str | int) -> bool:
-    return any(digit in "123456789" for digit in str(quantity)) and not str(quantity).startswith("-")
+    """Or more than can be read, which is refused elsewhere."""
+    found = amount(quantity)
+    return found is None or found > 0
 
 
 class SavePoint(Model):

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 
 from valkey_operator.api import directives
+from valkey_operator.api.group import is_own_key
 from valkey_operator.api.layers import APPLIES
+from valkey_operator.api.model import VALIDITY
+from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
-QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)([kMGTPE]i?|Ki|m)?")
-UNITS: dict[str, Decimal | int] = {
-    "": 1,
-    "m": Decimal("0.001"),
-    **{letter: 1000**power for power, letter in enumerate("kMGTPE", 1)},
-    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", 1)},
-}
-VALIDITY = re.compile(r"(\d+)(m|h|d|mo|y)")
+LONGEST_CRON = 100
+# In front of each container's `resources`.
+BLOCKS = ("", "sidecar.", "exporter.")
 VALIDITY_UNITS = {
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -49,11 +45,43 @@ class Fault:
 
 def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     """Everything that is wrong with a deployment's values in force."""
-    checks = [_rules(kind, values), _config(values), _windows(values), _client_auth_user(values)]
+    wrong = list(_rules(kind, values))
+    known = {fault.field for fault in wrong}
+    checks = [
+        _config(values), _amounts(values), _windows(values), _client_auth_user(values), _own_keys(values),
+    ]  # fmt: skip
     if kind != "Sentinel":  # it keeps no data
         checks.append(_maxmemory(values))
+    wrong += (fault for check in checks for fault in check if fault.field not in known)
     root = "spec.template" if kind == "ValkeyPool" else "spec"
-    return [Fault(f"{root}.{fault.field}".rstrip("."), fault.sentence) for check in checks for fault in check]
+    return [Fault(f"{root}.{fault.field}".rstrip("."), fault.sentence) for fault in wrong]
+
+
+def unmet(kind: str, values: Mapping[str, Any], required: Mapping[str, str]) -> list[Fault]:
+    """What deployments must have and this one has not; `required` tells by whom."""
+    root = "spec.template" if kind == "ValkeyPool" else "spec"
+    return [
+        Fault(f"{root}.{name}", f"the {required[name]} require {what}, and there is none; set {remedy}")
+        for name, (is_there, what, remedy) in REQUIRABLE.items()
+        if name in required and not is_there(values)
+    ]
+
+
+def _has_tls(values: Mapping[str, Any]) -> bool:
+    tls = _part(values, "tls")
+    return bool(tls.get("enabled") or tls.get("policyRef"))
+
+
+def _has_auth(values: Mapping[str, Any]) -> bool:
+    auth, acl = _part(values, "auth"), _part(values, "auth.acl")
+    has_users = acl.get("enabled") is not False and bool(acl.get("users") or acl.get("configSecretRef"))
+    return bool(auth.get("aclRef") or auth.get("password")) or has_users
+
+
+REQUIRABLE = {
+    "tls": (_has_tls, "TLS", "tls.enabled or tls.policyRef"),
+    "auth": (_has_auth, "a password or users", "auth.password, auth.acl or auth.aclRef"),
+}
 
 
 def _rules(kind: str, values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -62,58 +90,97 @@ def _rules(kind: str, values: Mapping[str, Any]) -> Iterator[Fault]:
         APPLIES[kind].model_validate(values)
     except ValidationError as error:
         for part in error.errors():
-            yield Fault(".".join(map(str, part["loc"])), part["msg"].removeprefix("Value error, "))
+            yield Fault(".".join(map(shown, part["loc"])), part["msg"].removeprefix("Value error, "))
+
+
+def _part(values: Any, path: str) -> Mapping[str, Any]:
+    """A block of values; nothing where something else stands, which the types refuse."""
+    for name in path.split("."):
+        values = values.get(name) if isinstance(values, Mapping) else None
+    return values if isinstance(values, Mapping) else {}
 
 
 def wrong_cron(text: str) -> str | None:
     """Why a cron time cannot be, or None. The API server sees only that it has five fields."""
     try:
-        CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
+        next(CronSim(text, datetime(2000, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
         return (
             f"{text} is not a cron time: {str(error).lower()}; write five fields in UTC, such as 0 4 * * 6,0"
         )
+    except StopIteration:
+        return f"{text} never comes; write a time that does, such as 0 4 * * 6,0"
     return None
 
 
 def server_version(image: str) -> str | None:
     """Major and minor from an image's tag, None where the tag does not tell."""
     tag = image.partition("@")[0].rpartition(":")[2]
-    match = re.match(r"v?(\d+)\.(\d+)", tag)
+    match = re.match(r"v?([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", tag)
     return f"{match[1]}.{match[2]}" if match and "/" not in tag else None
 
 
+def _version(values: Mapping[str, Any]) -> str | None:
+    image = values.get("image")
+    return server_version(image) if isinstance(image, str) else None
+
+
 def _config(values: Mapping[str, Any]) -> Iterator[Fault]:
-    version = server_version(str(values.get("image", "")))
-    for name, value in (values.get("config") or {}).items():
+    version = _version(values)
+    for name, value in _part(values, "config").items():
         sentence = directives.refusal(name, value, version)
         if sentence:
-            yield Fault(f"config.{name}", sentence)
+            yield Fault(f"config.{shown(name)}", sentence)
+
+
+def _amounts(values: Mapping[str, Any]) -> Iterator[Fault]:
+    """The form of an amount does not say that anybody can have it."""
+    places = [f"{block}resources.{part}" for block in BLOCKS for part in ("requests", "limits")]
+    given = {
+        f"{place}.{shown(name)}": value for place in places for name, value in _part(values, place).items()
+    }
+    size = _part(values, "persistence").get("size")
+    if size is not None and amount(size) is None:  # of less than nothing a rule tells
+        given["persistence.size"] = size
+    for field, value in given.items():
+        found = amount(value)
+        if found is None or found < 0:
+            yield Fault(field, f"{shown(value)} is no amount that can be had; write one such as 500m or 10Gi")
+
+
+def _own_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
+    """They would lead a Service to another server, or be put right again and again."""
+    for field in ("labels", "annotations", "service.annotations"):
+        for key in filter(is_own_key, _part(values, field)):
+            name = shown(key)
+            yield Fault(
+                f"{field}.{name}", f"{name} is the operator's own key; take it out, or use a key of your own"
+            )
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
     for block, name in (("update", "window"), ("tls", "restartWindow")):
-        text = (values.get(block) or {}).get(name)
-        sentence = wrong_cron(text) if text is not None else None
+        text = _part(values, block).get(name)
+        sentence = wrong_cron(text) if isinstance(text, str) and len(text) <= LONGEST_CRON else None
         if sentence:
             yield Fault(f"{block}.{name}", sentence)
 
 
 def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
-    wanted = (values.get("config") or {}).get("maxmemory")
-    limit = ((values.get("resources") or {}).get("limits") or {}).get("memory")
+    wanted = _part(values, "config").get("maxmemory")
+    limit = _part(values, "resources.limits").get("memory")
     size, most = directives.memory_bytes(wanted), quantity_bytes(limit)
     if size is not None and most is not None and size > most:
         yield Fault(
             "config.maxmemory",
-            f"maxmemory is {wanted}, more than the memory limit of {limit}; the server would be killed first: "
+            f"maxmemory is {shown(wanted)}, more than the memory limit of {limit}; the server would be killed first: "
             "raise resources.limits.memory or lower it",
         )
 
 
 def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
-    user = (values.get("tls") or {}).get("clientAuthUser")
-    version = server_version(str(values.get("image", "")))
+    user = _part(values, "tls").get("clientAuthUser")
+    version = _version(values)
     if user not in (None, "off") and version is not None and int(version.split(".")[0]) < 9:
         yield Fault(
             "tls.clientAuthUser",
@@ -121,23 +188,11 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
         )
 
 
-def amount(quantity: Any) -> Decimal | None:
-    """As the core API writes it, such as 500m or 1Gi; None for nonsense."""
-    match = QUANTITY.fullmatch(str(quantity))
-    with suppress(ArithmeticError):  # more than any number that means something
-        return Decimal(match[1]) * UNITS[match[2] or ""] if match else None
-    return None
-
-
-def quantity_bytes(quantity: Any) -> int | None:
-    """An amount in whole bytes; None for nonsense."""
-    found = amount(quantity)
-    return None if found is None else int(found)
-
-
 def validity_span(validity: str) -> timedelta:
     """`90d` as time; months have 30 days and years 365, because a certificate does not look at calendars."""
-    match = VALIDITY.fullmatch(validity)
-    if not match:
-        raise ValueError(f"{validity!r} is no validity: write a number and m, h, d, mo or y, such as 90d")
-    return int(match[1]) * VALIDITY_UNITS[match[2]]
+    if not re.fullmatch(VALIDITY, validity):
+        raise ValueError(
+            f"{shown(validity)!r} is no validity: write a number and m, h, d, mo or y, such as 90d, of at most 99y"
+        )
+    unit = validity.lstrip("0123456789")
+    return int(validity.removesuffix(unit)) * VALIDITY_UNITS[unit]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from valkey_operator.api.validation import amount, quantity_bytes
+from valkey_operator.api.quantity import amount, quantity_bytes
 
 # Limits and requests, each by resource.
 Resources = Mapping[str, Mapping[str, Any]]

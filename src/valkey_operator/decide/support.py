@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from valkey_operator.api.reasons import Reason
-from valkey_operator.api.validation import faults
+from valkey_operator.api.validation import Fault, faults, unmet
 from valkey_operator.model.deployment import Deployment
+
+# What nobody can have from this version.
+NOT_BUILT = ("spec.tls", "spec.auth", "spec.sentinel", "spec.azDistribution")
 
 
 class Refusal(NamedTuple):
@@ -20,12 +23,22 @@ def refusal(deployment: Deployment) -> Refusal | None:
     wrong = faults(deployment.kind, deployment.values)
     if wrong:
         return Refusal(Reason.INVALID_SPEC, "; ".join(map(str, wrong)))
+    lacking = unmet(deployment.kind, deployment.values, deployment.required)
+    if lacking:
+        return Refusal(Reason.NOT_AS_REQUIRED, "; ".join(map(_lacking, lacking)))
     missing = list(_not_yet(deployment))
     if missing:
         return Refusal(
             Reason.NOT_YET, f"this version cannot do {', '.join(missing)} yet; nothing was changed"
         )
     return None
+
+
+def _lacking(fault: Fault) -> str:
+    """Who sets what is required is not sent from one refusal into the next without a word."""
+    name = fault.field.rpartition(".")[2]
+    way_out = f", which this version cannot do yet: until then only defaults without require.{name} let it be"
+    return f"{fault}{way_out if f'spec.{name}' in NOT_BUILT else ''}"
 
 
 def _not_yet(deployment: Deployment) -> list[str]:
@@ -36,4 +49,4 @@ def _not_yet(deployment: Deployment) -> list[str]:
         "spec.sentinel": bool(deployment.value("sentinel")),
         "spec.azDistribution": bool(deployment.value("azDistribution")),
     }
-    return [name for name, is_asked in asked.items() if is_asked]
+    return [name for name in NOT_BUILT if asked[name]]

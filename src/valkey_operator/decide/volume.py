@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from valkey_operator.api.validation import amount
+from valkey_operator.api.quantity import amount
 
 # A kubelet that can grow a mounted file system has done it by then.
 PATIENCE = timedelta(minutes=2)

@@ -64,10 +64,23 @@ def _value_fault(kind: str, spec: Content) -> Fault | None:
         return None
     own = spec["template"] if kind == "ValkeyPool" else spec
     for fault in faults(kind, effective(kind, own).values):
-        path: Path = list(fault.field.removeprefix("spec.").split("."))
-        if _there(spec, path) == path:
+        path = _path(spec, fault.field.removeprefix("spec."))
+        if path:
             return path, fault.sentence
     return None
+
+
+def _path(place: Any, field: str) -> Path:
+    """Of a field by its name, nothing where it does not stand here; keys of labels have dots in them."""
+    if not isinstance(place, dict):
+        return []
+    for key in place:
+        if key == field:
+            return [key]
+        deeper = _path(place[key], field.removeprefix(f"{key}.")) if field.startswith(f"{key}.") else []
+        if deeper:
+            return [key, *deeper]
+    return []
 
 
 def _there(spec: Content, path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Tree = Mapping[str, Any]
@@ -28,6 +28,8 @@ class Deployment:
     namespace: str
     uid: str
     values: Tree
+    # What it must have, `tls` or `auth`, and whose defaults say so.
+    required: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
         """`persistence.aof.enabled`, or `otherwise` where nothing was said."""

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
-_PART = re.compile(r"(\d+)(ms|s|m|h)")
+_PART = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),

@@ -39,7 +39,8 @@ class Accepted:
         if there is None or not any(owner.uid == wished.uid for owner in there.metadata.owner_references):
             return None
         values = service.accepted(there.metadata.annotations)
-        found = replace(wished, values=values) if values is not None else None
+        # What is required since then is no reason to leave alone what serves without it.
+        found = replace(wished, values=values, required={}) if values is not None else None
         return found if found is not None and refusal(found) is None else None
 
     def forget(self, key: Key) -> None:

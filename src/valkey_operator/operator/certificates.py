@@ -302,7 +302,15 @@ def _secret(node: Custom) -> Key:
 
 def _wish(deployment: Deployment) -> Wish:
     return Wish(
-        leaf_life=validity_span(deployment.value("sidecar.mtls.validity", "90d")),
+        leaf_life=_leaf_life(deployment),
         rotate_percent=deployment.value("sidecar.mtls.rotateBeforePercent", 66),
         authority_life=timedelta(days=365),
     )
+
+
+def _leaf_life(deployment: Deployment) -> timedelta:
+    """A wish that is refused keeps no certificate from being renewed."""
+    try:
+        return validity_span(deployment.value("sidecar.mtls.validity", "90d"))
+    except ValueError:
+        return Wish().leaf_life

@@ -26,8 +26,10 @@ class Deployments:
 
     def of(self, kind: str, seen: Custom) -> Deployment:
         namespace = seen.metadata.namespace
-        values = layers.effective(kind, seen.spec, self._layers(namespace)).values
-        return Deployment(kind, seen.metadata.name, namespace, seen.metadata.uid, values)
+        defaults = self._layers(namespace)
+        values = layers.effective(kind, seen.spec, defaults).values
+        required = layers.required(defaults)
+        return Deployment(kind, seen.metadata.name, namespace, seen.metadata.uid, values, required)
 
     def concerned(self, kind: str, defaults_namespace: str) -> list[Key]:
         """Those that defaults of this namespace may change: of the operator's namespace every one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from valkey_operator.api.group import GROUP, VERSION
+from valkey_operator.api.group import GROUP, VERSION, is_own_key
 from valkey_operator.model.deployment import Deployment, Owner
 
 MANAGED_BY = "valkey-operator"
@@ -45,7 +45,13 @@ def labels(deployment: Deployment, component: str, node: str = "") -> dict[str, 
     }
     if node:
         own[NODE] = node
-    return {**deployment.value("labels", {}), **own}
+    return {**theirs(deployment, "labels"), **own}
+
+
+def theirs(deployment: Deployment, kind: str) -> dict[str, str]:
+    """What people wish on every object, `labels` or `annotations`. Certificates are made also while a wish is refused,
+    and must not get keys of ours by it."""
+    return {key: value for key, value in deployment.value(kind, {}).items() if not is_own_key(key)}
 
 
 def pods(deployment: Deployment) -> dict[str, str]:
@@ -64,7 +70,7 @@ def role_change(labels: Mapping[str, str], observed: str) -> dict[str, str]:
 
 
 def metadata(deployment: Deployment, name: str, component: str, node: str = "") -> dict[str, Any]:
-    annotations = {**deployment.value("annotations", {}), CUSTOM_RESOURCE: deployment.name}
+    annotations = {**theirs(deployment, "annotations"), CUSTOM_RESOURCE: deployment.name}
     return {
         "name": name,
         "namespace": deployment.namespace,

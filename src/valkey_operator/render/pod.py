@@ -70,7 +70,7 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         marks.GUARDED: "yes",
     }
     annotations = {
-        **deployment.value("annotations", {}), marks.CUSTOM_RESOURCE: deployment.name,
+        **marks.theirs(deployment, "annotations"), marks.CUSTOM_RESOURCE: deployment.name,
         "kubectl.kubernetes.io/default-container": SERVER,
     }  # fmt: skip
     spec: Part = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from valkey_operator.api.directives import FILE_ONLY
-from valkey_operator.api.validation import quantity_bytes
+from valkey_operator.api.quantity import quantity_bytes
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import span
 from valkey_operator.render.bus import bus_port
