@@ -210,9 +210,8 @@ def _derive(kind: str, result: Effective) -> None:
     values, origins = result.values, result.origins
     if kind == "Sentinel" and "quorum" not in values:
         replicas = values.get("replicas", 3)
-        values["quorum"] = (
-            replicas // 2 + 1 if isinstance(replicas, int) else 1
-        )  # what is no number is refused
+        # What is no number is refused.
+        values["quorum"] = replicas // 2 + 1 if isinstance(replicas, int) else 1
         origins["quorum",] = "from replicas"
     if "persistence" in values and "enabled" not in values["persistence"]["rdb"]:
         values["persistence"]["rdb"]["enabled"] = values["persistence"]["enabled"]
