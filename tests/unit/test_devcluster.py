@@ -6,15 +6,17 @@ import io
 import ipaddress
 import itertools
 import json
+import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster import cgroups
+from devcluster import cgroups, machine, places
 from devcluster.addresses import CLUSTERS, MOST_NODES, RANGE, AddressPlan
 from devcluster.audit import AuditLog, Request
 from devcluster.binaries import SOURCES, kubernetes_minors, sets_for
@@ -112,6 +114,31 @@ def test_a_long_step_says_how_far_it_is_and_how_long_still(monkeypatch: pytest.M
     first, last = out.getvalue().splitlines()
     assert first.endswith("building things: 50 % (100 of 200), about 20.0 s left")
     assert "building things: done in" in last
+
+
+APT = """#!/bin/sh
+mkdir "$APT/lock" 2>/dev/null || exit 100
+echo "$*" >>"$APT/said"
+sleep 0.2
+case "$*" in *install*) printf '#!/bin/sh\n' >"$APT/wanted" && chmod +x "$APT/wanted" ;; esac
+rmdir "$APT/lock"
+"""
+
+
+def test_two_who_miss_the_same_program_install_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two workers of the tests do on a machine that has nothing: apt does not wait for another apt."""
+    (tmp_path / "apt-get").write_text(APT)
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("APT", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(places, "LOCKS", tmp_path / "locks")
+    with ThreadPoolExecutor(2) as both:
+        for _ in both.map(lambda _: machine.install({"wanted": "wanted"}, Progress()), range(2)):
+            pass
+    said = (tmp_path / "said").read_text().splitlines()
+    assert said == ["-q update", "-q install -y --no-install-recommends wanted"]
 
 
 def test_a_table_lines_up() -> None:

@@ -158,8 +158,7 @@ def _buildah(*arguments: str) -> str:
 
 def _prepare_buildah(progress: Progress) -> None:
     machine.require_root()
-    absent = {name: package for name, package in BUILDAH_PROGRAMS.items() if not shutil.which(name)}
-    machine.install(absent, progress)
+    machine.install(BUILDAH_PROGRAMS, progress)
     if BASE in _buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
     started = time.monotonic()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from devcluster import binaries
-from devcluster.places import cache_root, state_root
+from devcluster.places import cache_root, packages_lock, state_root
 from devcluster.problem import Problem
 from devcluster.progress import Progress
 
@@ -54,9 +54,7 @@ def require(sets: list[str], progress: Progress, *, is_running: bool = False) ->
     if not built:
         _require_disk(cache_root(), DISK_TO_BUILD)
         _require_go()
-    install(
-        {program: package for program, package in PROGRAMS.items() if not shutil.which(program)}, progress
-    )
+    install(PROGRAMS, progress)
     _require_kernel()
     cache_root().mkdir(parents=True, exist_ok=True)
 
@@ -88,8 +86,19 @@ def require_root() -> None:
         )
 
 
-def install(missing: dict[str, str], progress: Progress) -> None:
-    """Install Debian's packages for the missing programs, or say which ones to install."""
+def install(programs: dict[str, str], progress: Progress) -> None:
+    """Install Debian's packages for those that are missing, or say which ones to install."""
+    if not _missing(programs):
+        return
+    with packages_lock():
+        _install(_missing(programs), progress)
+
+
+def _missing(programs: dict[str, str]) -> dict[str, str]:
+    return {program: package for program, package in programs.items() if not shutil.which(program)}
+
+
+def _install(missing: dict[str, str], progress: Progress) -> None:
     if not missing:
         return
     names = " ".join(sorted(set(missing.values())))

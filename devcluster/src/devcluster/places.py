@@ -157,6 +157,11 @@ def kubelet_lock() -> contextlib.AbstractContextManager[None]:
     return _locked("kubelet.lock", None)
 
 
+def packages_lock() -> contextlib.AbstractContextManager[None]:
+    """Held while Debian's packages are installed: apt does not wait for another apt."""
+    return _locked("packages.lock", None)
+
+
 def cache_lock() -> contextlib.AbstractContextManager[None]:
     """Held while the cache changes: checkouts build one after the other, each finds the other's work."""
     return _locked("cache.lock", None)
