@@ -321,6 +321,7 @@ def _left_behind(seen: SeenCluster) -> list[ClusterNode]:
         for node, view in seen.answered
         if not view.own.is_primary
         and view.own.primary_id not in seen.by_id
+        and not seen.is_leaving(view.own.primary_id)
         and seen.primary_of(node.shard) is None
         and seen.orphaned(node.shard) is None
         and not (view.own.primary_id in members and _owns(seen, members[view.own.primary_id]))
