@@ -212,6 +212,7 @@ class TestPodsTakenAwayByForce:
         ground.hears_the_gate("b")
         found = ground.node()
         assert (found.is_dead, found.is_alone, found.machine) == (True, False, "m1")
+        assert found.may_run_elsewhere
         assert ground.see().gone == {}
         ground.hears_a_server("b")
         assert ground.sight.on("m1") == ground.sight.on("m2") == [Key("prod", "g")]
@@ -250,6 +251,7 @@ class TestPodsTakenAwayByForce:
         ground.put_machine("m1")
         ground.hears_the_gate("b")
         assert ground.node().is_alone
+        assert not ground.node().may_run_elsewhere
 
     def test_where_others_have_voted_for_another_one_it_does(self, ground: Ground) -> None:
         ground.runs("b", "m2")

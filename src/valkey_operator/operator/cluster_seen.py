@@ -197,6 +197,7 @@ class ClusterSight:
             is_dead=heard is not None and not seen.HasField("server"),
             dead_for=0.0 if known.died_at is None else now - known.died_at,
             is_alone=not elsewhere and _is_alone(seen, has_volume=has_volume),
+            may_run_elsewhere=bool(elsewhere),
             last_up=last_word(known, now),
             disk=disk_of(seen.disk),
             volume_is_full=seen.disk.is_full,
