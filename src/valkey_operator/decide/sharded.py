@@ -215,8 +215,7 @@ def _suspend(seen: SeenSharded) -> ClusterStep:
     replicas = [each.name for each in staying if each.name not in primaries]
     going = [each.name for each in seen.nodes if each.is_being_deleted]
     doing = Doing(SUSPENDING, f"{len(seen.nodes)} nodes are being stopped")
-    if not seen.wish.keeps_data and any(each.node.keys for each in seen.nodes):
-        why = "all data would be lost, for nothing is kept on a volume: turn persistence on, or delete the cluster"
+    if not seen.wish.keeps_data and (why := _would_be_lost(seen, staying)):
         return ClusterStep(refusals=(Refusal("suspend", Guard.DATA_IS_KEPT_WHEN_ALL_PODS_GO, why),))
     if replicas:
         return ClusterStep(
@@ -225,3 +224,13 @@ def _suspend(seen: SeenSharded) -> ClusterStep:
     if going:
         return ClusterStep(waits=(Wait(f"{', '.join(sorted(going))} is being stopped"),), doing=doing)
     return ClusterStep((tuple(RemoveNode(each.name) for each in staying),), doing=doing)
+
+
+def _would_be_lost(seen: SeenSharded, staying: Iterable[ShardNode]) -> str:
+    """What is in memory only; of who is silent nobody knows."""
+    silent = [each for each in staying if each.node.view is None and not each.is_dead]
+    unknown = sorted(each.name for each in silent if each.node.may_hold_data)
+    way_out = "nothing is kept on a volume: turn persistence on, or delete the cluster"
+    if any(each.node.keys for each in seen.nodes):
+        return f"all data would be lost, for {way_out}"
+    return f"{', '.join(unknown)} does not say whether there are keys, and {way_out}" if unknown else ""
