@@ -405,6 +405,18 @@ class TestScaling:
             }
 
 
+def test_it_is_said_why_a_shard_stays_to_which_nobody_moves_slots_any_more() -> None:
+    seen = cluster(shards=4, slots_of=3)
+    node = seen.of(name(3, 0))
+    assert node is not None
+    assert node.node.view is not None
+    taking = replace(node.node.view, importing=(OpenSlot(7, "id-gone"), OpenSlot(8, "id-gone")))
+    found = planned(with_node(seen, name(3, 0), node=replace(node.node, view=taking)))
+    assert actions(found) == []
+    assert "g-3-0 is not removed, for it was to get slots 7-8" in found.report.message
+    assert found.again == 10.0
+
+
 def without(seen: SeenSharded, *names: str) -> SeenSharded:
     """These have no node any more; the others remember them by the names that they announced."""
     nodes = []

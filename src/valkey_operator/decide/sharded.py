@@ -22,11 +22,13 @@ from valkey_operator.decide import (
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
-from valkey_operator.model.cluster import ClusterView, MigrationState
+from valkey_operator.model.cluster import ClusterView, MigrationState, as_text
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 # Heartbeats come every ten seconds: what was said within one of them is enough to do nothing.
 RECENT = 12.0
+# What only a person can end, may end without any event.
+LOOK_SELDOM = 10.0
 SCALING, SUSPENDING = "Scaling", "Suspending"
 
 
@@ -136,7 +138,10 @@ def _in_good_order(seen: SeenSharded) -> ClusterStep:
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)
     moves = shard_moves.plan(seen)
-    return _still(seen, moves) if moves.doing is not None else moves + shard_roll.plan(seen)
+    if moves.doing is not None:
+        return _still(seen, moves)
+    held = ClusterStep() if moves.waits or moves.refusals else _held(seen)
+    return moves + held + shard_roll.plan(seen)
 
 
 def wanted_names(seen: SeenSharded) -> list[str]:
@@ -198,6 +203,23 @@ def _may_hold_slots(seen: SeenSharded, each: ShardNode) -> bool:
     is_given = any(_gives_to(other, each.node.id) for _, other in seen.cluster.answered)
     is_taking = any(not part.is_export and part.state == MigrationState.UNDER_WAY for part in view.migrations)
     return is_given or is_taking or bool(view.importing)
+
+
+def _held(seen: SeenSharded) -> ClusterStep:
+    """Shards that are not removed though nothing moves: only a person knows whether their keys are needed."""
+    leaving = [(each.name, each.node.view) for each in seen.nodes if each.node.shard >= seen.wish.shards]
+    waits = (
+        Wait(
+            f"{name} is not removed, for it was to get slots {slots} from a server that does not own them now, and may "
+            "have keys of them that nobody else has: `CLUSTER SETSLOT <slot> STABLE` there gives these up",
+            LOOK_SELDOM,
+        )
+        for name, view in leaving
+        if view is not None
+        and view.own.is_primary
+        and (slots := as_text({mark.slot for mark in view.importing}))
+    )
+    return ClusterStep(waits=tuple(waits))
 
 
 def _gives_to(view: ClusterView, member_id: str) -> bool:
