@@ -88,6 +88,20 @@ def test_others_that_are_new_are_introduced_in_haste_meanwhile() -> None:
     assert not step.is_in_vain
 
 
+def test_whoever_cannot_be_met_keeps_nobody_else_waiting() -> None:
+    """What fails in a stage ends there: the others are met and follow before that is tried again."""
+    closed = [(each, strange) for strange in ("1-1", "2-1") for each in MEMBERS if each != strange]
+    found = seen(*closed)
+    ages = {pair: 60.0 * ("2-1" in pair) for pair in apart.pairs(found)}
+    *first, last = formation.plan(replace(found, apart_for=ages)).stages
+    assert Meet("0-0", ("2-1",)) in last
+    assert all("2-1" in (each.node, *each.others) for each in last if isinstance(each, Meet))
+    before = [each for stage in first for each in stage]
+    assert Meet("0-0", ("1-1",)) in before
+    assert Follow("1-1", "1-0", "id-1-0") in before
+    assert not any("2-1" in each.others for each in before if isinstance(each, Meet))
+
+
 def test_nobody_is_told_to_follow_whom_it_cannot_know() -> None:
     assert Follow("2-1", "2-0", "id-2-0") in formation.plan(seen(PAIR)).actions
     late = [each.node for each in formation.plan(seen(PAIR, age=60.0)).actions if isinstance(each, Follow)]

@@ -16,7 +16,7 @@ from tests.cluster_former import Former, names
 from tests.cluster_servers import HOST, VERSIONS, Member, agree, key_slot, ranges, read, servers
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import formation
-from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet
+from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet, ResetNode
 from valkey_operator.model.cluster import (
     SLOTS,
     ClusterNode,
@@ -373,6 +373,25 @@ def test_a_node_that_was_removed_is_forgotten_as_soon_as_it_is_gone(
     forgotten = [each for each in found if isinstance(each, Forget)]
     wanted = [Forget(f"v-{i}-0", ("9",), though_they_seem_connected=True) for i in range(3)]
     assert forgotten == (wanted if is_forgotten else [])
+
+
+@pytest.mark.parametrize(("leaving", "begins_anew"), [(frozenset(), True), (frozenset({"v-3-0"}), False)])
+def test_a_replica_whose_primary_still_runs_on_its_way_out_does_not_begin_anew(
+    leaving: frozenset[str], begins_anew: bool
+) -> None:
+    """Whole slots may be on their way to that one: it is the only one who could take them over."""
+    owners = [SeenMember(str(i), f"10.0.0.{i}:1@2", hostname=f"v-{i}-0.ns.svc") for i in range(3)]
+    owners = [replace(each, ranges=((int(each.id), int(each.id)),)) for each in owners]
+    primary = SeenMember("7", "10.0.0.7:1@2", hostname="v-3-0.ns.svc")
+    replica = SeenMember("8", "10.0.0.8:1@2", hostname="v-3-1.ns.svc", is_primary=False, primary_id="7")
+    views = [ClusterView(each.id, members=(*owners, primary, replica)) for each in (*owners, replica)]
+    places = [(0, 0), (1, 0), (2, 0), (3, 1)]
+    everyone = [
+        ClusterNode(f"v-{shard}-{index}", shard, index, view)
+        for (shard, index), view in zip(places, views, strict=True)
+    ]
+    found = formation.plan(SeenCluster(tuple(everyone), True, leaving)).actions
+    assert (ResetNode("v-3-1") in found) is begins_anew
 
 
 def test_who_brings_unknown_company_joins_nobody_while_one_of_ours_was_never_heard() -> None:

@@ -162,6 +162,22 @@ class TestOneThatNeverRan:
         empty = planned(self.stopped(seen, disk=Disk()))
         assert OpenGate(name(0, 0)) in actions(empty)
 
+    def test_an_earlier_pod_of_that_primary_may_be_in_office_and_then_no_second_server_of_its_name_starts(
+        self,
+    ) -> None:
+        seen = self.stopped(
+            self.without(name(0, 1), may_hold_data=False),
+            is_alone=False,
+            may_run_elsewhere=True,
+            machine="m1",
+        )
+        found = planned(seen)
+        assert OpenGate(name(0, 0)) not in actions(found)
+        assert "its machine (m1) must be deleted or tainted" in found.report.message
+        assert "valkey.io/allow-takeover: 0 be set" in found.report.message
+        allowed = replace(seen, wish=ClusterWish(3, 2, allows_takeover=frozenset({0})))
+        assert OpenGate(name(0, 0)) in actions(planned(allowed))
+
     def test_one_that_may_hold_data_does(self) -> None:
         seen = self.stopped(self.without(name(0, 1), may_hold_data=True))
         assert OpenGate(name(0, 0)) not in actions(planned(seen))

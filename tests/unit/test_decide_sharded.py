@@ -351,6 +351,21 @@ class TestScaling:
         lost = planned(cluster(wish=ClusterWish(3, 0, keeps_data=False)))
         assert (actions(lost), guards(lost)) == ([], {"data_is_kept_when_all_pods_go"})
 
+    @pytest.mark.parametrize("may_hold_data", [True, False])
+    def test_who_is_silent_may_have_keys_that_are_kept_nowhere(self, may_hold_data: bool) -> None:
+        """As behind a network that is cut between it and the operator."""
+        seen = cluster(replicas=1, wish=ClusterWish(3, 0, keeps_data=False))
+        nodes = (
+            replace(
+                each, age=20.0, answered=False, node=replace(each.node, keys=0, may_hold_data=may_hold_data)
+            )
+            for each in seen.nodes
+        )
+        found = planned(replace(seen, nodes=tuple(nodes)))
+        assert (actions(found) == []) is may_hold_data
+        assert ("data_is_kept_when_all_pods_go" in guards(found)) is may_hold_data
+        assert ("g-0-0, g-1-0, g-2-0 does not say whether" in found.report.message) is may_hold_data
+
     def test_who_is_not_suspended_is_looked_after(self) -> None:
         refused = ClusterWish(3, 0, keeps_data=False)
         found = planned(dead(cluster(wish=refused), name(1, 0)))
@@ -388,6 +403,18 @@ class TestScaling:
                 type(each)
                 for each in actions(planned(with_node(seen, which, node=replace(node.node, view=over))))
             }
+
+
+def test_it_is_said_why_a_shard_stays_to_which_nobody_moves_slots_any_more() -> None:
+    seen = cluster(shards=4, slots_of=3)
+    node = seen.of(name(3, 0))
+    assert node is not None
+    assert node.node.view is not None
+    taking = replace(node.node.view, importing=(OpenSlot(7, "id-gone"), OpenSlot(8, "id-gone")))
+    found = planned(with_node(seen, name(3, 0), node=replace(node.node, view=taking)))
+    assert actions(found) == []
+    assert "g-3-0 is not removed, for it was to get slots 7-8" in found.report.message
+    assert found.again == 10.0
 
 
 def without(seen: SeenSharded, *names: str) -> SeenSharded:

@@ -102,3 +102,12 @@ def test_what_is_required_later_leaves_nobody_alone() -> None:
     assert looked_after == GOOD
     assert refused is not None
     assert Accepted(caches()).judged(required)[0] is None
+
+
+def test_keys_that_an_earlier_version_let_through_leave_nobody_alone() -> None:
+    own = {"valkey.io/node": "x", "team.valkey.io/owner": "us", "team": "us"}
+    before = replace(GOOD, values={**GOOD.values, "labels": own, "service": {"annotations": own}})
+    looked_after, refused = Accepted(caches(written(before))).judged(before)
+    assert refused is not None
+    assert looked_after is not None
+    assert looked_after.value("labels") == looked_after.value("service.annotations") == {"team": "us"}

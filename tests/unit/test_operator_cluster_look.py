@@ -15,7 +15,7 @@ from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.kube.objects import Key, ManagedMetadata
 from valkey_operator.model.cluster import ClusterView
 from valkey_operator.model.deployment import Deployment
-from valkey_operator.model.sharded import SeenSharded
+from valkey_operator.model.sharded import ClusterWish, SeenSharded
 from valkey_operator.operator.cluster import SOON, ClusterController
 from valkey_operator.operator.node_steps import Failed
 from valkey_operator.operator.seen import Custom
@@ -102,3 +102,4 @@ def test_that_it_is_in_vain_is_part_of_the_plan_of_the_whole() -> None:
     assert late.is_in_vain
     assert late.again == 10.0
     assert "g-2-0 and g-2-1: though both answer" in late.report.message
+    assert not plan(replace(seen, apart_for=pairs, wish=ClusterWish(4, 2))).is_in_vain, "nodes are made"

@@ -212,6 +212,7 @@ class TestPodsTakenAwayByForce:
         ground.hears_the_gate("b")
         found = ground.node()
         assert (found.is_dead, found.is_alone, found.machine) == (True, False, "m1")
+        assert found.may_run_elsewhere
         assert ground.see().gone == {}
         ground.hears_a_server("b")
         assert ground.sight.on("m1") == ground.sight.on("m2") == [Key("prod", "g")]
@@ -250,6 +251,7 @@ class TestPodsTakenAwayByForce:
         ground.put_machine("m1")
         ground.hears_the_gate("b")
         assert ground.node().is_alone
+        assert not ground.node().may_run_elsewhere
 
     def test_where_others_have_voted_for_another_one_it_does(self, ground: Ground) -> None:
         ground.runs("b", "m2")
@@ -322,14 +324,26 @@ class TestNodesThatDoNotHearEachOther:
         nodes = [contract.ClusterNode(id=each, address=f"{each}:1@2", is_connected=True) for each in known]
         return contract.Server(answers=True, cluster=contract.ClusterView(node_id=own_id, nodes=nodes))
 
-    def test_it_is_known_for_how_long_that_is(self, ground: Ground) -> None:
+    def put_other(self, ground: Ground) -> None:
         ground.put_node("ValkeyCluster", "g-0-1")
         metadata = ground.named(Metadata, "g-0-1-0", uid="c", labels={marks.NODE: "g-0-1"})
         ground.put("pods", Pod(metadata, PodSpec("m1"), PodStatus("Running")))
+
+    def test_the_time_in_which_one_of_them_did_not_answer_does_not_count(self, ground: Ground) -> None:
+        """Its machine was away: when it is back they hear each other at once, and nothing is in their way."""
+        self.put_other(ground)
+        self.views(ground, "id")
+        for _ in range(10):
+            ground.clock.time += 5
+            ground.see()
+        assert self.views(ground, "id").apart_for == {("g-0-0", "g-0-1"): 0}
+
+    def test_it_is_known_for_how_long_that_is(self, ground: Ground) -> None:
+        self.put_other(ground)
         assert ground.see().apart_for == {}, "one of them was never heard"
         assert self.views(ground, "id").apart_for == {("g-0-0", "g-0-1"): 0}
-        for _ in range(2):
-            ground.clock.time += 16
+        for _ in range(4):
+            ground.clock.time += 8
             seen = self.views(ground, "id")
         assert seen.cluster.apart_for == {("g-0-0", "g-0-1"): 32}
         assert self.views(ground, "id", "other").apart_for == {}

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests import cluster_servers
 from tests.caches import eventually
 from tests.cluster_servers import (
     VERSIONS,
     Member,
     agree,
     formed,
+    key_slot,
     ranges,
     read,
     servers,
@@ -115,6 +117,40 @@ async def test_what_would_lose_data_is_refused(folder: Path, version: str) -> No
         await eventually(lambda: _is_not_connected(a, forget.node_ids[0]), 10)
         await refused(a, "an_owner_of_slots_is_not_forgotten", forget=forget)
         assert await c.ask("DBSIZE") == 1
+
+
+async def test_keys_of_other_databases_are_kept_as_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_servers, "CONFIG", f"{cluster_servers.CONFIG}cluster-databases 2\n")
+    async with formed(folder, shards=2, empty=2, version="9.1") as everyone:
+        _, b, replica, empty = everyone.values()
+        (first, _), *_ = (await b.view()).own.ranges
+        key = next(name for name in map(str, range(100_000)) if key_slot(name) == first)
+        await write(b, key)
+        await replica.obeys(replicate=contract.Replicate(primary=await b.id()))
+        await eventually(lambda: _is_linked(replica), 10)
+        assert await replica.ask("DBSIZE") == 0
+        assert "db1:keys=1" in await replica.ask("INFO", "keyspace")
+        await refused(replica, "a_node_with_keys_is_not_reset", reset_node=contract.ResetNode())
+        # Arriving, key by key, at a server that owns nothing yet.
+        importing = contract.ImportSlots(slots=ranges((first, first)), from_node_id=await b.id())
+        await empty.obeys(import_slots=importing)
+        await b.ask("CLUSTER", "SETSLOT", first, "MIGRATING", await empty.id())
+        await write(empty, key)
+        assert await empty.ask("DBSIZE") == 0
+        replicate = contract.Replicate(primary=await b.id())
+        await refused(empty, "a_primary_with_keys_is_not_emptied", replicate=replicate)
+        assert "db1:keys=1" in await empty.ask("INFO", "keyspace")
+
+
+async def write(member: Member, key: str) -> None:
+    """Into the second database."""
+    pipe = await member.running_server().connect()
+    await pipe.call("SELECT", 1)
+    await pipe.call("ASKING")
+    assert await pipe.call("SET", key, "value") == b"OK"
+    pipe.close()
 
 
 async def _is_linked(member: Member) -> bool:

@@ -5,6 +5,7 @@ Pure. It looks at the values in force, layers included, and returns everything t
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from valkey_operator.api.model import VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
 LONGEST_CRON = 100
+# Where people write keys of their own.
+KEYED = ("labels", "annotations", "service.annotations")
 # In front of each container's `resources`.
 BLOCKS = ("", "sidecar.", "exporter.")
 VALIDITY_UNITS = {
@@ -150,12 +153,23 @@ def _amounts(values: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _own_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
     """They would lead a Service to another server, or be put right again and again."""
-    for field in ("labels", "annotations", "service.annotations"):
+    for field in KEYED:
         for key in filter(is_own_key, _part(values, field)):
             name = shown(key)
             yield Fault(
                 f"{field}.{name}", f"{name} is the operator's own key; take it out, or use a key of your own"
             )
+
+
+def without_own_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions that did not refuse them have let them through. They count for nothing."""
+    found = copy.deepcopy(dict(values))
+    for field in KEYED:
+        part = _part(found, field)
+        if isinstance(part, dict):
+            for key in [*filter(is_own_key, part)]:
+                del part[key]
+    return found
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:

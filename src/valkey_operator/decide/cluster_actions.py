@@ -132,12 +132,13 @@ class ClusterStep:
 
     def __add__(self, other: ClusterStep) -> ClusterStep:
         """First this, then the other."""
+        steps = [each for each in (self, other) if each.actions]
         return ClusterStep(
             self.stages + other.stages,
             self.waits + other.waits,
             self.refusals + other.refusals,
             self.doing or other.doing,
-            self.is_in_vain or other.is_in_vain,
+            bool(steps) and all(each.is_in_vain for each in steps),
         )
 
     @property

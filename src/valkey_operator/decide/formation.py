@@ -53,15 +53,18 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     # Whoever met a member of another cluster would merge the two.
     is_mixed = any(each.guard == Guard.ONLY_OUR_NODES_ARE_MEMBERS for each in refusals)
     lasting = frozenset[Pair]() if is_mixed else apart.lasting(seen)
-    meet = () if is_mixed else tuple(_meet(seen, lasting))
+    met = () if is_mixed else tuple(_meet(seen, lasting))
+    meet = tuple(each for each in met if not _was_met_in_vain(each, lasting))
+    # Last: what fails there keeps nobody else waiting.
+    again = tuple(each for each in met if each not in meet)
     follow = tuple(_follow(seen, lasting))
     forget = tuple(_forget(seen))
-    is_in_vain = not assign and not follow and all(_was_met_in_vain(each, lasting) for each in meet)
-    if assign or meet or follow or forget:
+    is_in_vain = not assign and not follow and not meet
+    if assign or met or follow or forget:
         hurry = () if is_in_vain else _hurry(seen)
         first: tuple[ClusterAction, ...] = (*hurry, *assign)
-        stages = tuple(stage for stage in (first, meet, follow, forget) if stage)
-        if meet and is_in_vain:
+        stages = tuple(stage for stage in (first, meet, follow, forget, again) if stage)
+        if again and is_in_vain:
             wait = Wait(_silence(seen) or apart.why(seen, lasting), apart.LOOK_SELDOM)
             return ClusterStep(stages, (wait,), refusals, is_in_vain=not forget)
         return ClusterStep(stages, (Wait("the nodes get to know each other", SOON),), refusals)
@@ -160,8 +163,10 @@ def _meet(seen: SeenCluster, lasting: frozenset[Pair]) -> Iterable[Meet]:
                 or (node.name, other.name) in lasting,
             )
         ]
-        if others:
-            yield Meet(node.name, tuple(other.name for other in others))
+        in_vain = [other for other in others if (node.name, other.name) in lasting]
+        for group in ([other for other in others if other not in in_vain], in_vain):
+            if group:
+                yield Meet(node.name, tuple(other.name for other in group))
 
 
 def _has_company(seen: SeenCluster, view: ClusterView) -> bool:
@@ -321,6 +326,7 @@ def _left_behind(seen: SeenCluster) -> list[ClusterNode]:
         for node, view in seen.answered
         if not view.own.is_primary
         and view.own.primary_id not in seen.by_id
+        and not seen.is_leaving(view.own.primary_id)
         and seen.primary_of(node.shard) is None
         and seen.orphaned(node.shard) is None
         and not (view.own.primary_id in members and _owns(seen, members[view.own.primary_id]))

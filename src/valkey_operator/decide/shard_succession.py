@@ -199,12 +199,24 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     is_all_there_is = bool(others) and all(
         _is_silent(each) and not each.node.may_hold_data for each in others
     )
+    may_have_a_twin = dead.may_run_elsewhere and owner.shard not in seen.wish.allows_takeover
+    if dead.is_at_the_gate and is_all_there_is and may_have_a_twin:
+        return ClusterStep(waits=(Wait(_twin(dead)),))
     if dead.is_at_the_gate and (fullest is not None or is_all_there_is):
         opened = OpenGate(dead.name)
         doing = Doing(FAILOVER, f"{dead.name} starts, with what is on its volume")
         return ClusterStep(((opened,),), (Wait(f"{dead.name} starts", 0.5),), doing=doing)
     return ClusterStep(
         waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
+    )
+
+
+def _twin(dead: ShardNode) -> str:
+    """Nobody of its shard can say that it follows another one by now."""
+    return (
+        f"an earlier pod of {dead.name} was taken away by force and may be in office: its machine ({dead.machine}) "
+        "must be deleted or tainted node.kubernetes.io/out-of-service, or the annotation valkey.io/allow-takeover: "
+        f"{dead.node.shard} be set"
     )
 
 

@@ -22,11 +22,13 @@ from valkey_operator.decide import (
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
-from valkey_operator.model.cluster import ClusterView, MigrationState
+from valkey_operator.model.cluster import ClusterView, MigrationState, as_text
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
 # Heartbeats come every ten seconds: what was said within one of them is enough to do nothing.
 RECENT = 12.0
+# What only a person can end, may end without any event.
+LOOK_SELDOM = 10.0
 SCALING, SUSPENDING = "Scaling", "Suspending"
 
 
@@ -136,7 +138,10 @@ def _in_good_order(seen: SeenSharded) -> ClusterStep:
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)
     moves = shard_moves.plan(seen)
-    return _still(seen, moves) if moves.doing is not None else moves + shard_roll.plan(seen)
+    if moves.doing is not None:
+        return _still(seen, moves)
+    held = ClusterStep() if moves.waits or moves.refusals else _held(seen)
+    return moves + held + shard_roll.plan(seen)
 
 
 def wanted_names(seen: SeenSharded) -> list[str]:
@@ -200,6 +205,23 @@ def _may_hold_slots(seen: SeenSharded, each: ShardNode) -> bool:
     return is_given or is_taking or bool(view.importing)
 
 
+def _held(seen: SeenSharded) -> ClusterStep:
+    """Shards that are not removed though nothing moves: only a person knows whether their keys are needed."""
+    leaving = [(each.name, each.node.view) for each in seen.nodes if each.node.shard >= seen.wish.shards]
+    waits = (
+        Wait(
+            f"{name} is not removed, for it was to get slots {slots} from a server that does not own them now, and may "
+            "have keys of them that nobody else has: `CLUSTER SETSLOT <slot> STABLE` there gives these up",
+            LOOK_SELDOM,
+        )
+        for name, view in leaving
+        if view is not None
+        and view.own.is_primary
+        and (slots := as_text({mark.slot for mark in view.importing}))
+    )
+    return ClusterStep(waits=tuple(waits))
+
+
 def _gives_to(view: ClusterView, member_id: str) -> bool:
     begun = (MigrationState.UNDER_WAY, MigrationState.EMPTIED)
     moved = (part.target_id for part in view.migrations if part.is_export and part.state in begun)
@@ -215,8 +237,7 @@ def _suspend(seen: SeenSharded) -> ClusterStep:
     replicas = [each.name for each in staying if each.name not in primaries]
     going = [each.name for each in seen.nodes if each.is_being_deleted]
     doing = Doing(SUSPENDING, f"{len(seen.nodes)} nodes are being stopped")
-    if not seen.wish.keeps_data and any(each.node.keys for each in seen.nodes):
-        why = "all data would be lost, for nothing is kept on a volume: turn persistence on, or delete the cluster"
+    if not seen.wish.keeps_data and (why := _would_be_lost(seen, staying)):
         return ClusterStep(refusals=(Refusal("suspend", Guard.DATA_IS_KEPT_WHEN_ALL_PODS_GO, why),))
     if replicas:
         return ClusterStep(
@@ -225,3 +246,13 @@ def _suspend(seen: SeenSharded) -> ClusterStep:
     if going:
         return ClusterStep(waits=(Wait(f"{', '.join(sorted(going))} is being stopped"),), doing=doing)
     return ClusterStep((tuple(RemoveNode(each.name) for each in staying),), doing=doing)
+
+
+def _would_be_lost(seen: SeenSharded, staying: Iterable[ShardNode]) -> str:
+    """What is in memory only; of who is silent nobody knows."""
+    silent = [each for each in staying if each.node.view is None and not each.is_dead]
+    unknown = sorted(each.name for each in silent if each.node.may_hold_data)
+    way_out = "nothing is kept on a volume: turn persistence on, or delete the cluster"
+    if any(each.node.keys for each in seen.nodes):
+        return f"all data would be lost, for {way_out}"
+    return f"{', '.join(unknown)} does not say whether there are keys, and {way_out}" if unknown else ""

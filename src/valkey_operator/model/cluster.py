@@ -241,6 +241,10 @@ class SeenCluster:
         """It announced the name of a node of this deployment that is no more, nor is its pod: that goes first."""
         return self.is_former(member) and self._name_of[member.id] not in self._names
 
+    def is_leaving(self, member_id: str) -> bool:
+        """Its node is being removed, and its server may still run, and own by now what was on its way to it."""
+        return self._name_of.get(member_id) in self.leaving
+
     @cached_property
     def absent(self) -> frozenset[str]:
         """Names of nodes of this deployment that own slots which nobody serves, and that do not exist now: they have

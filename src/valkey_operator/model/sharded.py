@@ -73,6 +73,8 @@ class ShardNode:
     dead_for: float = 0.0
     # No other pod of this node can run a server unseen: what its sidecar says is true of the node.
     is_alone: bool = True
+    # A pod that was there before, and of whose end nothing is known, may run a server on another machine.
+    may_run_elsewhere: bool = False
     # How far its server was when it was last heard; None when it never was.
     last_up: LastWord | None = None
     disk: Disk = field(default_factory=Disk)

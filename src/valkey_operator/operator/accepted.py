@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from valkey_operator.api.validation import without_own_keys
 from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
@@ -39,9 +40,11 @@ class Accepted:
         if there is None or not any(owner.uid == wished.uid for owner in there.metadata.owner_references):
             return None
         values = service.accepted(there.metadata.annotations)
-        # What is required since then is no reason to leave alone what serves without it.
-        found = replace(wished, values=values, required={}) if values is not None else None
-        return found if found is not None and refusal(found) is None else None
+        if values is None:
+            return None
+        # What is required since then, or was let through before, is no reason to leave alone what serves so.
+        found = replace(wished, values=without_own_keys(values), required={})
+        return found if refusal(found) is None else None
 
     def forget(self, key: Key) -> None:
         self._last.pop(key, None)

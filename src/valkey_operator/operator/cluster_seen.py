@@ -12,6 +12,7 @@ from valkey_operator.decide import apart
 from valkey_operator.decide.formation import awaited
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.shard_moves import SCALING
+from valkey_operator.decide.sharded import RECENT
 from valkey_operator.decide.window import is_open
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import Pair, SeenCluster
@@ -94,11 +95,11 @@ class ClusterSight:
             recorded=self._recorded(item),
             slot_keys=self._keys.get(item.key),
         )
-        return replace(seen, apart_for=self._apart_for(item.key, seen.cluster))
+        return replace(seen, apart_for=self._apart_for(item.key, seen.remembered(RECENT).cluster))
 
     def _apart_for(self, key: Key, seen: SeenCluster) -> dict[Pair, float]:
-        """Who is not introduced yet, because others start, is not apart. Of a time in which nobody looked nothing is
-        known: servers suspect each other for a moment now and then."""
+        """Who is not introduced yet, because others start, is not apart; nor is who has not answered of late. Of a time
+        in which nobody looked nothing is known: servers suspect each other for a moment now and then."""
         now = self._memory.now()
         looked, before = self._apart.get(key, (now, {}))
         if now - looked > apart.UNSEEN:
@@ -197,6 +198,7 @@ class ClusterSight:
             is_dead=heard is not None and not seen.HasField("server"),
             dead_for=0.0 if known.died_at is None else now - known.died_at,
             is_alone=not elsewhere and _is_alone(seen, has_volume=has_volume),
+            may_run_elsewhere=bool(elsewhere),
             last_up=last_word(known, now),
             disk=disk_of(seen.disk),
             volume_is_full=seen.disk.is_full,

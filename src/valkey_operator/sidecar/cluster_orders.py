@@ -155,7 +155,7 @@ class ClusterOrders:
             return
         if view.own.slots:
             raise Refusal(Guard.AN_OWNER_OF_SLOTS_STAYS_PRIMARY, f"it owns slots {as_text(view.own.slots)}")
-        if view.own.is_primary and await server.call("DBSIZE"):
+        if view.own.is_primary and observer.keys(server.info or {}):
             raise Refusal(Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED, "it has keys, though it owns no slots")
         while True:
             try:
@@ -240,7 +240,7 @@ class ClusterOrders:
         server, view = await seen(self._pod)
         if view.own.slots:
             raise Refusal(Guard.AN_OWNER_OF_SLOTS_IS_NOT_RESET, f"it owns slots {as_text(view.own.slots)}")
-        keys = await server.call("DBSIZE")
+        keys = observer.keys(server.info or {})
         if keys:
             raise Refusal(Guard.A_NODE_WITH_KEYS_IS_NOT_RESET, f"it holds {keys} keys")
         await server.call("CLUSTER", "RESET", "HARD")

@@ -36,13 +36,18 @@ def server(
             eviction_policy=info.get("maxmemory_policy", ""),
         ),
         persistence=persistence(info),
-        keys=sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name)),
+        keys=keys(info),
         connected_clients=_number(info, "connected_clients"),
         uptime_seconds=_number(info, "uptime_in_seconds"),
         modules=modules,
         libraries=_number(info, "number_of_libraries"),
         cluster=cluster,
     )
+
+
+def keys(info: Info) -> int:
+    """In all databases: DBSIZE tells of one of them."""
+    return sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name))
 
 
 def disk(seen: gate.Disk, free_bytes: int, size_bytes: int, *, is_full: bool = False) -> contract.Disk:
