@@ -34,6 +34,8 @@ class Server(Protocol):
     info: Mapping[str, str] | None
     cluster: ClusterView | None
 
+    async def keys(self) -> int: ...
+
     async def call(self, *words: str | int) -> Any: ...
 
     async def look_now(self) -> None: ...
@@ -155,7 +157,7 @@ class ClusterOrders:
             return
         if view.own.slots:
             raise Refusal(Guard.AN_OWNER_OF_SLOTS_STAYS_PRIMARY, f"it owns slots {as_text(view.own.slots)}")
-        if view.own.is_primary and observer.keys(server.info or {}):
+        if view.own.is_primary and await server.keys():
             raise Refusal(Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED, "it has keys, though it owns no slots")
         while True:
             try:
@@ -240,7 +242,7 @@ class ClusterOrders:
         server, view = await seen(self._pod)
         if view.own.slots:
             raise Refusal(Guard.AN_OWNER_OF_SLOTS_IS_NOT_RESET, f"it owns slots {as_text(view.own.slots)}")
-        keys = observer.keys(server.info or {})
+        keys = await server.keys()
         if keys:
             raise Refusal(Guard.A_NODE_WITH_KEYS_IS_NOT_RESET, f"it holds {keys} keys")
         await server.call("CLUSTER", "RESET", "HARD")

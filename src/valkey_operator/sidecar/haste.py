@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model.cluster import ClusterView
-from valkey_operator.sidecar import observer
 from valkey_operator.valkey.cluster import PING_INTERVAL
 from valkey_operator.valkey.connection import Refused, Silent
 
@@ -25,8 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class Server(Protocol):
-    info: Mapping[str, str] | None
     cluster: ClusterView | None
+
+    async def keys(self) -> int: ...
 
     async def call(self, *words: str | int) -> Any: ...
 
@@ -41,7 +41,7 @@ class Haste:
     async def begin(self, server: Server, wished: contract.Hurry) -> None:
         """The node timeout stays where there are keys: a short one would fail over for a hiccup."""
         quick: list[str | int] = [PING_INTERVAL, wished.ping_milliseconds or QUICK_PING]
-        if not observer.keys(server.info or {}):
+        if not await server.keys():
             quick += [NODE_TIMEOUT, wished.node_timeout_milliseconds or QUICK_TIMEOUT]
         self._ends_at = asyncio.get_running_loop().time() + min(wished.milliseconds / 1000, LONGEST)
         await server.call("CONFIG", "SET", *quick)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.model import gate
+from valkey_operator.valkey.info import keys
 
 Info = Mapping[str, str]
 ROLES = {"master": contract.ROLE_PRIMARY, "slave": contract.ROLE_REPLICA}
 REPLICA = re.compile(r"slave\d+")
-DATABASE = re.compile(r"db\d+")
 
 
 def server(
@@ -43,11 +43,6 @@ def server(
         libraries=_number(info, "number_of_libraries"),
         cluster=cluster,
     )
-
-
-def keys(info: Info) -> int:
-    """In all databases: DBSIZE tells of one of them."""
-    return sum(_keys(value) for name, value in info.items() if DATABASE.fullmatch(name))
 
 
 def disk(seen: gate.Disk, free_bytes: int, size_bytes: int, *, is_full: bool = False) -> contract.Disk:
@@ -135,10 +130,6 @@ def persistence(info: Info) -> contract.Persistence:
         rewrite_in_progress=_yes(info, "aof_rewrite_in_progress"),
         last_write_failed=info.get("aof_last_write_status", "ok") != "ok",
     )
-
-
-def _keys(text: str) -> int:
-    return _number(dict(part.split("=", 1) for part in text.split(",") if "=" in part), "keys")
 
 
 def _yes(info: Info, name: str) -> bool:

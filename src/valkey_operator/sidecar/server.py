@@ -135,6 +135,10 @@ class LivingServer:
         """One of its own, in bytes, for what takes long or is not text; whoever asks for it closes it."""
         return await self._open(in_bytes=True)
 
+    async def keys(self) -> int:
+        """At this moment."""
+        return info.keys(info.parse(await self.call("INFO", "keyspace")))
+
     async def call(self, *words: str | int, limit: float = LIMIT) -> Any:
         """One command, on a connection that is made anew after a silence."""
         try:
