@@ -15,7 +15,8 @@ from tests.chaos.test_replicated import Instance
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
 
-# Of a primary's node; its volume stays, as its claim is in use.
+# Of a primary's node; its volume stays, as its claim is in use. With the first two its pod goes, too.
+WITH_ITS_POD = ("valkeynode", "statefulset")
 DELETED = [
     "valkeynode/{node}",
     *(
@@ -38,13 +39,21 @@ async def test_what_was_deleted_by_hand_is_made_again_and_nothing_is_lost(
     await deployed.make()
     primary = deployed.primary(1) if isinstance(deployed, Grid) else deployed.primary
     deleted = what.format(node=primary)
-    before = uid(place, deleted)
+    made_again = [deleted, *([f"pod/{primary}-0"] if what.startswith(WITH_ITS_POD) else [])]
+    before = {each: uid(place, each) for each in made_again}
     recorder, demands = Recorder(tmp_path / "history.jsonl"), Demands(replicas=1)
     async with Workload(deployed.target(), recorder, demands=demands, pace=0.02, heal_within=60) as load:
         await load.acknowledged(each=10)
         with load.during(f"{deleted} is deleted"):
             await asyncio.to_thread(place.kubectl, "delete", deleted, "--wait=false")
-            await asyncio.to_thread(place.eventually, lambda: uid(place, deleted) not in ("", before), 90)
+            await asyncio.to_thread(
+                place.eventually,
+                lambda: all(uid(place, each) not in ("", before[each]) for each in before),
+                90,
+            )
+            # The status may be from a moment before.
+            ready = ("wait", "--for=condition=Ready", f"pod/{primary}-0", "--timeout=60s")
+            await asyncio.to_thread(place.kubectl, *ready)
             await deployed.is_well()
             await load.acknowledged(each=10, within=30)
         await deployed.is_well()
