@@ -23,7 +23,7 @@ from typing import Any
 import valkey
 
 from bench.cluster_sides import Side, ours, peer
-from bench.one_node import OPERATORS, Bench, bare, resident_mib
+from bench.one_node import OPERATORS, Bench, bare, bare_of_two, resident_mib
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.history import Recorder
 from tests.chaos.outcomes import Outcome
@@ -291,22 +291,25 @@ async def measure(grid: Grid, name: str, operation: Operation, figures: Figures)
     )
 
 
-async def bare_servers(side: Side, count: int, figures: Figures) -> None:
+async def bare_servers(side: Side, count: int, figures: Figures, *, of_two: bool = False) -> None:
     """As many servers that know of nobody, each a StatefulSet with a volume: what the ground itself takes."""
+    made = bare_of_two if of_two else bare
     async with namespace(side) as place:
         grid, begun = Grid(side, place), time.monotonic()
-        side.apply(place, *(bare(f"v{number}") for number in range(count)))
+        side.apply(place, *(made(f"v{number}") for number in range(count)))
 
         async def are_ready() -> bool:
             pods = (await asyncio.to_thread(grid.pods)).values()
             return len(pods) == count and all(map(_is_ready, pods))
 
         await until(are_ready, pace=count / 100)
-        figures.note(side.name, f"{count} bare servers", seconds=round(time.monotonic() - begun, 2))
+        what = f"{count} bare servers{' of two containers' if of_two else ''}"
+        figures.note(side.name, what, seconds=round(time.monotonic() - begun, 2))
 
 
 async def twenty(side: Side, figures: Figures) -> None:
     await bare_servers(side, 2 * TWENTY, figures)
+    await bare_servers(side, 2 * TWENTY, figures, of_two=True)
     async with namespace(side) as place:
         grid, begun = Grid(side, place), time.monotonic()
         grid.shards = TWENTY

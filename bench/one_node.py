@@ -28,6 +28,7 @@ SIX = 6
 MANY = 50
 AT_REST = 300.0
 IMAGE = "valkey-operator/valkey:9.1"
+SIDECAR = "valkey-operator/operator:dev"
 OPERATORS = "valkey-system"
 STORED = {"size": "64Mi", "storageClassName": "standard"}
 
@@ -130,6 +131,16 @@ def bare(name: str) -> dict[str, Any]:
         "volumeClaimTemplates": [claim],
     }
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
+
+
+def bare_of_two(name: str) -> dict[str, Any]:
+    """With a second container beside it, as ours have, in which nothing is done."""
+    made = bare(name)
+    idle = {"name": "idle", "image": SIDECAR, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
+    template = made["spec"]["template"]["spec"]
+    template["containers"].append(idle)
+    template["terminationGracePeriodSeconds"] = 1
+    return made
 
 
 def cluster(name: str) -> dict[str, Any]:
