@@ -57,6 +57,19 @@ def test_what_came_back_with_a_backup_is_followed_again() -> None:
     assert version(store) == 6
 
 
+def test_what_was_found_as_wished_is_looked_at_again_in_another_version_and_forgotten_with_its_end() -> None:
+    store: Store[Object] = Store()
+    store.put(made(10))
+    store.note_whole(A)
+    store.put(made(9))
+    assert store.is_whole(A), "an old event changes nothing"
+    store.put(made(11))
+    assert not store.is_whole(A)
+    store.note_whole(A)
+    store.delete(made(12))
+    assert not store.is_whole(A)
+
+
 def test_one_that_cannot_be_read_obeys_the_same_rules() -> None:
     store: Store[Object] = Store()
     store.put(unread(10))

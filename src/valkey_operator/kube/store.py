@@ -25,6 +25,8 @@ class Store(Generic[ObjectT]):
         self._handlers: list[Handler] = []
         # Objects whose end was the answer to our own delete, until the watch has told it too; and where they were.
         self._gone: dict[str, str] = {}
+        # Found to be as wished, in the version that is here: the record of who owns what is long to read.
+        self._whole: set[Key] = set()
 
     def get(self, key: Key) -> ObjectT | None:
         """The object, or None when there is none. One that is there but cannot be read is not "none"."""
@@ -58,6 +60,12 @@ class Store(Generic[ObjectT]):
     def known(self, key: Key) -> ObjectT | Unread | None:
         return self._items.get(key)
 
+    def is_whole(self, key: Key) -> bool:
+        return key in self._whole
+
+    def note_whole(self, key: Key) -> None:
+        self._whole.add(key)
+
     def put(self, item: ObjectT | Unread, *, whatever_version: bool = False) -> None:
         before = self._items.get(item.key)
         is_old = item.metadata.uid in self._gone or (before is not None and before.version >= item.version)
@@ -85,6 +93,7 @@ class Store(Generic[ObjectT]):
 
     def _replace(self, key: Key, after: ObjectT | Unread | None) -> None:
         before = self._items.pop(key, None)
+        self._whole.discard(key)
         if after is not None:
             self._items[key] = after
         for name in self._indexes:

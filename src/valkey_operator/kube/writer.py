@@ -23,8 +23,6 @@ from valkey_operator.kube.ownership import Difference, Path
 
 # Carries the fingerprint of what was applied last: the same wish need not be sent again.
 APPLIED = "valkey.io/applied"
-# Remembered as found whole; when there are more, all are looked at once again.
-MOST_WHOLE = 10_000
 # Nothing in them is anybody's in particular: what is applied is merged with what is there, without a conflict.
 MERGED = ("Secret", "ConfigMap")
 
@@ -51,8 +49,6 @@ class Writer:
         self._settling = asyncio.Lock()
         # Fields that are changed on the way in, by an admission webhook: ours to wish, not to fight over.
         self._rewritten: dict[tuple[str, Key], tuple[str, frozenset[Path]]] = {}
-        # In which version an object was found to be as wished: the record of who owns what is long to read.
-        self._whole: dict[tuple[str, Key], int] = {}
 
     async def apply(
         self, informer: Informer[ManagedT], wanted: Mapping[str, Any], *, force: bool = False
@@ -70,11 +66,11 @@ class Writer:
         undone: tuple[Difference, ...] = ()
         if seen is not None:
             if seen.metadata.annotations.get(APPLIED) == mark:
-                if self._whole.get(name) == seen.version:
+                if informer.store.is_whole(key):
                     return Applied(seen, "unchanged")
                 lost = ownership.lost(body, seen.metadata.managed_fields, self._manager)
                 if not lost or self._rewritten.get(name) == (mark, lost):
-                    self._note_whole(name, seen.version)
+                    informer.store.note_whole(key)
                     return Applied(seen, "unchanged")
                 found, force = await self._client.get(informer.resource, key, dict), True
                 undone = ownership.differences(lost, body, found, hidden=informer.resource.kind == "Secret")
@@ -173,11 +169,6 @@ class Writer:
             ):  # it may have been done all the same
                 self._doubts[str(informer.resource), key] = informer
             raise
-
-    def _note_whole(self, name: tuple[str, Key], version: int) -> None:
-        if len(self._whole) >= MOST_WHOLE:
-            self._whole.clear()
-        self._whole[name] = version
 
     def _note_rewritten(self, name: tuple[str, Key], mark: str, lost: frozenset[Path]) -> None:
         self._rewritten.pop(name, None)
