@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.ground import hash_half_a_gigabyte, show, timed
-from devcluster import pods
+from devcluster import cgroups, pods
 from devcluster.cluster import EmbeddedCluster
 from devcluster.places import default_name
 from devcluster.pods import PodName
@@ -222,6 +222,7 @@ def measure_sidecar(bench: Bench) -> None:
         time.sleep(60)
         used = (cpu_seconds(pid) - before) / 60 * 1000
         show("sidecar_rss_mib", resident_mib(pid))
+        show("sidecar_working_set_mib", working_set_mib(pid))
         show("sidecar_idle_millicores", round(used, 2))
 
 
@@ -244,6 +245,7 @@ def measure_idle(bench: Bench) -> None:
         show("idle_writes", len(writes), nodes=MANY, seconds=AT_REST, which=writes[:10])
         show("idle_lease_renewals", len(ours) - len(writes))
         show("operator_rss_mib", resident_mib(pid), nodes=MANY)
+        show("operator_working_set_mib", working_set_mib(pid), nodes=MANY)
         show("operator_idle_millicores", round((cpu_seconds(pid) - before) / AT_REST * 1000, 2), nodes=MANY)
 
 
@@ -252,6 +254,12 @@ def resident_mib(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return round(int(line.split()[1]) / 1024, 1)
     raise ValueError(f"process {pid} has no memory")
+
+
+def working_set_mib(pid: int) -> float:
+    """Of its container. Pages of libraries count for whoever read them first on that machine."""
+    path = Path(f"/proc/{pid}/cgroup").read_text().splitlines()[0].split(":", 2)[2]
+    return round(cgroups.working_set_bytes(path.removeprefix("/")) / (1 << 20), 1)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -94,6 +94,14 @@ def memory_bytes(path: str) -> int:
     return 0
 
 
+def working_set_bytes(path: str) -> int:
+    """As Kubernetes counts it against a container's limit: all but the page cache that nobody has used of late."""
+    folder, name = _tree("memory") / path, "memory.current" if is_v2() else "memory.usage_in_bytes"
+    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    unused = stat["inactive_file" if is_v2() else "total_inactive_file"]
+    return int((folder / name).read_text()) - int(unused)
+
+
 def end_all(path: str, patience: float = 20) -> None:
     """Kill every process in this cgroup and below, until none is left."""
     deadline = time.monotonic() + patience
