@@ -133,3 +133,26 @@ def told(place: Place) -> str:
 def pods(place: Place) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(place.kubectl("get", "pods", "--output=json"))["items"]
     return found
+
+
+def test_defaults_that_change_take_nobodys_volume_away(pair: Place) -> None:
+    pods = pair.kubectl("get", "pods", "--output=jsonpath={.items[*].metadata.uid}")
+    pinned = {
+        "podManagementType": "statefulset",
+        "persistence": {"enabled": True, "storageClassName": "standard"},
+    }
+    assert said(pair, "valkey", "pair")["pinned"] == pinned
+    changed = {
+        "podManagementType": "deployment",
+        "persistence": {"enabled": False},
+        "service": {"annotations": {"seen": "yes"}},
+    }
+    pair.apply("ValkeyClusterDefaults", "defaults", changed)
+    pair.eventually(lambda: "seen" in pair.get("service", "pair")["metadata"].get("annotations", {}))
+    pair.is_ready("pair")
+    assert said(pair, "valkey", "pair")["pinned"] == pinned
+    assert pair.kubectl("get", "pods", "--output=jsonpath={.items[*].metadata.uid}") == pods
+    assert pair.kubectl("get", "deployments", "--output=name") == ""
+    with pytest.raises(CommandFailed, match=r"persistence\.enabled is false; it was true at creation"):
+        patch(pair, {"persistence": {"enabled": False}})
+    pair.kubectl("delete", "valkeyclusterdefaults", "defaults")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valkey_operator.api.layers import APPLIES, BUILT_IN, Effective, Layer, Path, effective, lines
+from valkey_operator.api.layers import APPLIES, BUILT_IN, Effective, Layer, Path, effective, lines, pinned
 
 OPERATOR = "defaults of the operator"
 NAMESPACE = "defaults of namespace payments"
@@ -70,6 +70,31 @@ def test_snapshots_follow_the_volume_unless_somebody_says_otherwise() -> None:
     assert effective("Valkey", {}).values["persistence"]["rdb"]["enabled"] is True
     said = effective("Valkey", {"persistence": {"enabled": False, "rdb": {"enabled": True}}})
     assert said.origins["persistence", "rdb", "enabled"] == "spec"
+
+
+def test_defaults_that_change_do_not_change_what_was_given_at_creation() -> None:
+    at_creation = pinned(effective("Valkey", {"persistence": {"size": "1Gi"}}).values)
+    assert at_creation == {"podManagementType": "statefulset", "persistence": {"enabled": True}}
+    changed = {
+        "podManagementType": "deployment",
+        "persistence": {"enabled": False, "storageClassName": "fast", "size": "2Gi"},
+    }
+    result = effective("Valkey", {}, [Layer(NAMESPACE, changed)], at_creation)
+    assert pinned(result.values) == at_creation
+    assert result.values["persistence"]["rdb"]["enabled"] is True
+    assert result.values["persistence"]["size"] == "2Gi"
+    assert result.origins["persistence", "enabled"] == "pinned at creation"
+    assert _paths(result) == set(result.origins)
+
+
+def test_a_storage_class_of_creation_stays() -> None:
+    at_creation = {"persistence": {"enabled": True, "storageClassName": "fast"}}
+    below = [Layer(NAMESPACE, {"persistence": {"storageClassName": "slow"}})]
+    assert effective("Valkey", {}, below, at_creation).values["persistence"]["storageClassName"] == "fast"
+
+
+def test_sentinels_keep_nothing_and_pin_how_they_are_run() -> None:
+    assert pinned(effective("Sentinel", {}).values) == {"podManagementType": "statefulset"}
 
 
 def test_a_policy_drops_everything_else_from_below() -> None:

@@ -80,6 +80,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(_said({"config": {"dir": "/", "timeout": "x", "nonsense": 1}})) == 3
 
 
+@pytest.mark.parametrize("kind", ["Valkey", "ValkeyCluster"])
+def test_a_primary_that_could_never_have_enough_replicas_is_refused(kind: str) -> None:
+    spec = {"shards": 3, "replicas": 2} if kind == "ValkeyCluster" else {"replicas": 2}
+    [said] = _said({**spec, "replication": {"minReplicasToWrite": 2}}, kind)
+    assert said.startswith(
+        "spec.replication.minReplicasToWrite: a primary waits for 2 replicas before it writes"
+    )
+    assert "replicas: 2 leaves it 1" in said
+    assert "raise replicas to 3, or lower this" in said
+    assert _said({**spec, "replication": {"minReplicasToWrite": 1}}, kind) == []
+    assert _said({**spec, "replicas": 0, "replication": {"minReplicasToWrite": 1}}, kind) == [], "suspended"
+
+
 def test_maxmemory_above_the_limit_is_refused() -> None:
     spec = {"config": {"maxmemory": "2gb"}, "resources": {"limits": {"memory": "1Gi"}}}
     (said,) = _said(spec)

@@ -138,7 +138,7 @@ SCALING: Found = SHARDED | {
     "shards": [
         {
             "shardIndex": 0, "primary": "demo-0-0", "replicas": ["demo-0-1"], "slots": "0-4095", "ready": True,
-            "zone": "zone-a", "usedBytes": 700 * MEBIBYTE, "maxBytes": 1024 * MEBIBYTE,
+            "zone": "zone-a", "replicaZones": ["zone-b"], "usedBytes": 700 * MEBIBYTE, "maxBytes": 1024 * MEBIBYTE,
         },
         {
             "shardIndex": 1, "primary": "demo-1-1", "replicas": ["demo-1-0"], "slots": "5462-10922", "ready": False,

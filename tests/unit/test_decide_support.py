@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,3 +130,33 @@ def test_a_requirement_is_for_every_kind(kind: str, field: str) -> None:
     refused = refusal(_under([_requires(tls=True)], kind))
     assert refused is not None
     assert refused.message.startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (
+            {"podManagementType": "deployment"},
+            "spec.podManagementType: it is deployment and was statefulset at creation",
+        ),
+        (
+            {"persistence": {"enabled": False}},
+            "spec.persistence.enabled: it is false and was true at creation",
+        ),
+        (
+            {"persistence": {"storageClassName": "fast"}},
+            "spec.persistence.storageClassName: it is fast and was not set at creation",
+        ),
+    ],
+)
+def test_what_was_given_at_creation_and_is_asked_for_otherwise_is_refused(
+    spec: dict[str, Any], says: str
+) -> None:
+    at_creation = layers.pinned(layers.effective("Valkey", {}).values)
+    values = layers.effective("Valkey", spec, [], at_creation).values
+    refused = refusal(Deployment("Valkey", "demo", "prod", "uid", values, {}, at_creation))
+    assert refused is not None
+    assert refused.reason is Reason.INVALID_SPEC
+    assert says in refused.message
+    same = replace(deployment(), pinned=at_creation)
+    assert refusal(same) is None

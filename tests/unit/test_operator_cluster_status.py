@@ -57,6 +57,20 @@ def test_what_was_counted_stays_while_a_node_is_removed_in_between() -> None:
     assert "total" not in other, "another wish is counted anew"
 
 
+def test_the_epoch_and_the_pause_of_a_failover_are_told_when_the_new_primary_is_in_office() -> None:
+    last = {"shard": 1, "from": name(1, 1), "to": name(1, 0), "planned": True}
+    found = plan(cluster())
+    [epoch] = {each.epoch for each in found.report.shards if each.index == 1}
+    assert epoch
+    told = status(item(lastFailover=last), DEPLOYMENT, found, [], NOW, pause=40)["lastFailover"]
+    assert told == {**last, "epoch": epoch, "writePauseMs": 40}
+    again = status(item(lastFailover=told), DEPLOYMENT, found, [], NOW, pause=99)["lastFailover"]
+    assert again == told, "it is said once"
+    begun = {**last, "to": name(1, 1)}
+    assert status(item(lastFailover=begun), DEPLOYMENT, found, [], NOW, pause=40)["lastFailover"] == begun
+    assert "lastFailover" not in status(item(), DEPLOYMENT, found, [], NOW)
+
+
 def wished(to: str, **more: Any) -> ClusterWish:
     return ClusterWish(3, 2, switchover=to, request="id-1", **more)
 
@@ -103,10 +117,11 @@ def test_one_that_was_taken_up_is_done_though_who_did_it_was_killed() -> None:
     assert shown(waits, plan(cluster()))["lastSwitchover"] == taken_up
 
 
-def test_a_shard_says_in_which_zone_its_primary_is() -> None:
+def test_a_shard_says_in_which_zones_its_nodes_are() -> None:
     zones = {name(0, 0): "north", name(0, 1): "south", name(1, 1): "south"}
     shards = status(item(), DEPLOYMENT, plan(cluster()), [], NOW, zones=zones)["shards"]
     assert [each.get("zone") for each in shards] == ["north", None, None]
+    assert [each.get("replicaZones") for each in shards] == [["south"], ["south"], None]
 
 
 def test_a_refused_wish_is_told_and_nothing_that_is_known_is_forgotten() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import ManagedMetadata, Metadata
-from valkey_operator.operator.node import current_pod
+from valkey_operator.operator.node import config_in_force, current_pod
 from valkey_operator.operator.node_status import Findings, full_volume, status
 from valkey_operator.operator.seen import (
     ContainerState,
@@ -21,6 +22,8 @@ from valkey_operator.operator.seen import (
     Terminated,
     Waiting,
 )
+
+NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
 
 def node(**known: Any) -> Custom:
@@ -43,7 +46,9 @@ def observation(**more: Any) -> contract.Observation:
 
 
 def test_a_server_that_serves() -> None:
-    after = status(node(), Findings(pod(), 0, observation(fingerprints=contract.Fingerprints(config="f"))))
+    after = status(
+        node(), Findings(pod(), 0, observation(fingerprints=contract.Fingerprints(config="f"))), NOW
+    )
     assert after["ready"] is True
     assert (after["podName"], after["podUID"], after["podIP"]) == ("demo-0-0", "u1", "10.0.0.1")
     assert (after["observedRole"], after["observedReplicaOf"]) == ("replica", "demo-1")
@@ -59,20 +64,20 @@ def test_a_primary_follows_nobody_any_more() -> None:
     seen = observation()
     seen.server.role = contract.ROLE_PRIMARY
     seen.server.replication.primary_address = ""
-    after = status(node(observedRole="replica", observedReplicaOf="demo-1"), Findings(pod(), 0, seen))
+    after = status(node(observedRole="replica", observedReplicaOf="demo-1"), Findings(pod(), 0, seen), NOW)
     assert after["observedRole"] == "primary"
     assert "observedReplicaOf" not in after
 
 
 def test_what_was_known_is_kept_while_nobody_says_anything() -> None:
     known = {"observedRole": "primary", "valkeyVersion": "9.1.0", "podUID": "u1", "needsRestart": True}
-    after = status(node(**known, needsRestartReason="hz"), Findings(pod()))
+    after = status(node(**known, needsRestartReason="hz"), Findings(pod()), NOW)
     assert (after["observedRole"], after["valkeyVersion"]) == ("primary", "9.1.0")
     assert (after["needsRestart"], after["needsRestartReason"]) == (True, "hz")
 
 
 def test_a_new_pod_needs_no_restart_for_what_its_predecessor_needed_one() -> None:
-    after = status(node(podUID="u0", needsRestart=True, needsRestartReason="hz"), Findings(pod()))
+    after = status(node(podUID="u0", needsRestart=True, needsRestartReason="hz"), Findings(pod()), NOW)
     assert after["needsRestart"] is False
     assert "needsRestartReason" not in after
 
@@ -93,13 +98,46 @@ def test_a_new_pod_needs_no_restart_for_what_its_predecessor_needed_one() -> Non
     ],
 )
 def test_the_sentence(found: Findings, message: str) -> None:
-    assert status(node(), found)["message"] == message
+    assert status(node(), found, NOW)["message"] == message
+
+
+def _holds(after: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {each["type"]: (each["status"], each["reason"]) for each in after["conditions"]}
+
+
+def test_a_node_can_be_waited_for() -> None:
+    assert _holds(status(node(), Findings(pod()), NOW))["Ready"] == ("True", "ServerServes")
+    assert _holds(status(node(), Findings(None), NOW))["Ready"] == ("False", "ServerAway")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "holds", "reason"),
+    [
+        ({"mounted": "f"}, "True", "ConfigInForce"),
+        ({"mounted": "before"}, "False", "ConfigOnItsWay"),
+        ({"mounted": "f", "refused": "maxmemory lots"}, "False", "ConfigRefused"),
+        ({"mounted": "f", "needs_restart": ["databases"]}, "False", "RestartNeeded"),
+    ],
+)
+def test_whether_what_is_asked_for_is_in_force(configuration: Any, holds: str, reason: str) -> None:
+    seen = observation(configuration=contract.Configuration(**configuration))
+    found = Findings(pod(), 0, seen, config=config_in_force(seen, "f"))
+    after = status(node(), found, NOW)
+    assert _holds(after)["ConfigApplied"] == (holds, reason)
+    unheard = Findings(pod(), config=config_in_force(None, "f"))
+    known = status(node(podUID="u1", conditions=after["conditions"]), unheard, NOW)
+    assert _holds(known)["ConfigApplied"] == (holds, reason), "while nobody says anything"
+    of_another = status(node(podUID="u0", conditions=after["conditions"]), unheard, NOW)
+    assert _holds(of_another)["ConfigApplied"] == ("True", "ConfigInForce")
 
 
 def test_a_load_is_not_told_in_percent() -> None:
     seen = observation(not_ready="the server is loading its data, 37 %")
     seen.server.is_loading = True
-    assert status(node(), Findings(pod(ready=False), 0, seen))["message"] == "the server is loading its data"
+    assert (
+        status(node(), Findings(pod(ready=False), 0, seen), NOW)["message"]
+        == "the server is loading its data"
+    )
 
 
 def test_the_operator_stays_with_the_first_pod_until_it_is_gone() -> None:

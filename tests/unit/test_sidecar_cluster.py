@@ -190,9 +190,11 @@ async def test_a_planned_failover_loses_nothing(folder: Path, version: str) -> N
         a, a1 = everyone["a"], everyone["a1"]
         former = await a.id()
         async with writing(everyone) as writer:
-            await a1.obeys(promote=contract.Promote(former_id=former))
+            outcome = await a1.obeys(promote=contract.Promote(former_id=former))
+            assert outcome.write_pause_milliseconds > 0
             assert (await a1.ask("ROLE"))[0] == "master"
-            await a1.obeys(promote=contract.Promote(former_id=former))  # asked again
+            again = await a1.obeys(promote=contract.Promote(former_id=former))
+            assert not again.write_pause_milliseconds
             await eventually(lambda: _is_linked(a), 10)
             before = writer.acknowledged
             await eventually(lambda: writer.acknowledged > before + 500)

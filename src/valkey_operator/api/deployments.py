@@ -122,6 +122,9 @@ class ShardStatus(Model):
     zone: ShortText | None = None
     """The zone of its primary."""
 
+    replica_zones: Annotated[list[ShortText], LIST_ATOMIC, Field(max_length=20)] | None = None
+    """The zones of its replicas, in their order; empty where a machine is in none."""
+
     ready: bool
     """Whether it serves all its slots with all its replicas."""
 

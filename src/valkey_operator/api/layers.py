@@ -18,7 +18,14 @@ Tree = Mapping[str, Any]
 Path = tuple[str, ...]
 
 BUILT_IN_LAYER = "built-in"
+PINNED_LAYER = "pinned at creation"
 SPEC_LAYER = "spec"
+# What cannot be changed, and so is not by defaults either.
+IMMUTABLE: tuple[Path, ...] = (
+    ("podManagementType",),
+    ("persistence", "enabled"),
+    ("persistence", "storageClassName"),
+)
 
 BUILT_IN: Tree = {
     "image": "valkey/valkey:9.1",
@@ -120,15 +127,51 @@ class Effective:
     origins: dict[Path, str] = field(default_factory=dict)
 
 
-def effective(kind: str, spec: Tree, defaults: Sequence[Layer] = ()) -> Effective:
-    """Lay the layers of a deployment over each other; `defaults` from the weakest to the strongest."""
+def effective(
+    kind: str, spec: Tree, defaults: Sequence[Layer] = (), at_creation: Tree | None = None
+) -> Effective:
+    """Lay the layers of a deployment over each other; `defaults` from the weakest to the strongest, `at_creation` what
+    they gave then for what cannot be changed."""
     known = {name.alias or key for key, name in APPLIES[kind].model_fields.items()}
-    layers = [Layer(BUILT_IN_LAYER, BUILT_IN), *defaults, Layer(SPEC_LAYER, spec)]
     result = Effective({})
-    for layer in layers:
+
+    def lay(layer: Layer) -> None:
         _lay(result, {key: value for key, value in layer.values.items() if key in known}, layer.name)
+
+    for layer in (Layer(BUILT_IN_LAYER, BUILT_IN), *defaults):
+        lay(layer)
+    if at_creation:
+        _pin(result, at_creation)
+        lay(Layer(PINNED_LAYER, at_creation))
+    lay(Layer(SPEC_LAYER, spec))
     _derive(kind, result)
     return result
+
+
+def _pin(result: Effective, at_creation: Tree) -> None:
+    """A storage class that was not asked for at creation is not asked for later; what else there is had a default."""
+    block, lower = _at(at_creation, ("persistence",)), _at(result.values, ("persistence",))
+    if block is not None and "storageClassName" not in block and isinstance(lower, dict):
+        _drop(result, ("persistence",), lower, "storageClassName")
+
+
+def pins(values: Tree) -> Iterator[tuple[Path, Any]]:
+    """Of values, those that cannot be changed."""
+    for *block, name in IMMUTABLE:
+        given = _at(values, tuple(block))
+        if given is not None and name in given:
+            yield (*block, name), given[name]
+
+
+def pinned(values: Tree) -> dict[str, Any]:
+    """The same as a tree, for the status."""
+    result = Effective({})
+    for path, value in pins(values):
+        tree: Any = value
+        for part in reversed(path):
+            tree = {part: tree}
+        _merge(result.values, tree, (), "", result.origins)
+    return result.values
 
 
 def required(defaults: Sequence[Layer]) -> dict[str, str]:
@@ -224,7 +267,7 @@ def lines(result: Effective) -> Iterator[tuple[str, str, str]]:
         value: Any = result.values
         for part in path:
             value = value[part]
-        yield _written(path), _shown(value), origin
+        yield _written(path), said(value), origin
 
 
 def _written(path: Path) -> str:
@@ -232,5 +275,6 @@ def _written(path: Path) -> str:
     return "".join(f'["{part}"]' if "." in part else f".{part}" for part in path).removeprefix(".")
 
 
-def _shown(value: Any) -> str:
+def said(value: Any) -> str:
+    """As people write it."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)

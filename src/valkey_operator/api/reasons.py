@@ -30,6 +30,7 @@ class ConditionType(Word):
     DEGRADED = "Degraded", "something is missing, or what it asks for is not done; the reason says what"
     SLOTS_COVERED = "SlotsCovered", "every one of the 16384 slots has a primary"
     REPLICATED = "Replicated", "every primary has all its replicas, and they follow"
+    CONFIG_APPLIED = "ConfigApplied", "every server runs with the configuration that is asked for"
     PAUSED = "Paused", "the operator leaves it alone but for its certificates"
     WARNING = "Warning", "something is allowed and risky"
 
@@ -62,3 +63,14 @@ class Reason(Word):
         "some slots have no primary, so their keys cannot be reached",
     )
     SHARDS_INCOMPLETE = "ShardsIncomplete", "all slots are served, and a replica is missing or not in sync"
+    SERVER_SERVES = "ServerServes", "the server serves"
+    SERVER_AWAY = "ServerAway", "the server does not serve"
+    CONFIG_IN_FORCE = "ConfigInForce", "nothing that is asked for waits to be in force"
+    CONFIG_ON_ITS_WAY = "ConfigOnItsWay", "a change of the configuration is on its way into the running pod"
+    CONFIG_REFUSED = "ConfigRefused", "the server does not take a directive"
+    RESTART_NEEDED = "RestartNeeded", "a directive can be set at the server's start only"
+    ONE_COPY = (
+        "OneCopyInMemory",
+        "replicas is 1 and persistence is off: all data is lost whenever its pod or its server ends",
+    )
+    NOTHING_RISKY = "NothingRisky", "nothing that it asks for puts data at risk"

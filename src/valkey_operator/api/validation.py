@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from valkey_operator.api import directives
 from valkey_operator.api.group import is_own_key
-from valkey_operator.api.layers import APPLIES
+from valkey_operator.api.layers import APPLIES, pins, said
 from valkey_operator.api.model import VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
@@ -54,7 +54,7 @@ def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
         _config(values), _amounts(values), _windows(values), _client_auth_user(values), _own_keys(values),
     ]  # fmt: skip
     if kind != "Sentinel":  # it keeps no data
-        checks.append(_maxmemory(values))
+        checks += [_maxmemory(values), _enough_replicas(values)]
     wrong += (fault for check in checks for fault in check if fault.field not in known)
     root = "spec.template" if kind == "ValkeyPool" else "spec"
     return [Fault(f"{root}.{fault.field}".rstrip("."), fault.sentence) for fault in wrong]
@@ -67,6 +67,22 @@ def unmet(kind: str, values: Mapping[str, Any], required: Mapping[str, str]) -> 
         Fault(f"{root}.{name}", f"the {required[name]} require {what}, and there is none; set {remedy}")
         for name, (is_there, what, remedy) in REQUIRABLE.items()
         if name in required and not is_there(values)
+    ]
+
+
+def moved(values: Mapping[str, Any], pinned: Mapping[str, Any]) -> list[Fault]:
+    """What is not as it was at creation. The API server refuses most of it; not what was not said at all then."""
+    if not pinned:
+        return []
+    before = dict(pins(pinned))
+    return [
+        Fault(
+            ".".join(("spec", *path)),
+            f"it is {shown(said(value))} and was {shown(said(before.get(path, 'not set')))} at creation; it cannot be "
+            "changed: set it back, or make a new deployment and copy the data into it",
+        )
+        for path, value in pins(values)
+        if value != before.get(path)
     ]
 
 
@@ -189,6 +205,16 @@ def _maxmemory(values: Mapping[str, Any]) -> Iterator[Fault]:
             "config.maxmemory",
             f"maxmemory is {shown(wanted)}, more than the memory limit of {limit}; the server would be killed first: "
             "raise resources.limits.memory or lower it",
+        )
+
+
+def _enough_replicas(values: Mapping[str, Any]) -> Iterator[Fault]:
+    wanted, pods = _part(values, "replication").get("minReplicasToWrite"), values.get("replicas")
+    if isinstance(wanted, int) and isinstance(pods, int) and 0 < pods <= wanted:
+        yield Fault(
+            "replication.minReplicasToWrite",
+            f"a primary waits for {wanted} replicas before it writes, and replicas: {pods} leaves it {pods - 1} (it "
+            f"counts the primary too): no write would ever be accepted; raise replicas to {wanted + 1}, or lower this",
         )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from valkey_operator.api.layers import APPLIES, Effective, Layer, effective, lines, required
-from valkey_operator.api.validation import faults, unmet
+from valkey_operator.api.validation import Fault, faults, moved, unmet
 from valkey_operator.cli import cluster
 from valkey_operator.cli.cluster import Cluster
 from valkey_operator.cli.command import Answer, Command, Problem
@@ -32,8 +32,14 @@ def run(options: argparse.Namespace) -> Answer:
 async def _show(options: argparse.Namespace, kind: str, asked: Cluster) -> Answer:
     found = await asked.require(kind, options.name)
     layers, told = await _layers(asked, found["metadata"]["namespace"], options.operator_namespace)
-    result = effective(kind, _spec(kind, found), layers)
-    return Answer(table(kind, result, required(layers), set_only=options.set_only), told="\n".join(told))
+    pinned = (found.get("status") or {}).get("pinned") or {}
+    result = effective(kind, _spec(kind, found), layers, pinned)
+    wrong = (
+        faults(kind, result.values)
+        + moved(result.values, pinned)
+        + unmet(kind, result.values, required(layers))
+    )
+    return Answer(table(result, wrong, set_only=options.set_only), told="\n".join(told))
 
 
 def _kind(text: str) -> str:
@@ -71,13 +77,12 @@ async def _layers(
     return layers, told
 
 
-def table(kind: str, result: Effective, must: Mapping[str, str], *, set_only: bool) -> str:
+def table(result: Effective, wrong: Sequence[Fault], *, set_only: bool) -> str:
     """For people: field, value, origin; what is wrong comes last, where the eye ends."""
     rows = [row for row in lines(result) if not (set_only and row[2] == "built-in")]
     rows = [("FIELD", "VALUE", "FROM"), *rows]
     widths = [min(max(len(row[column]) for row in rows), 60) for column in range(2)]
     shown = [f"{field:<{widths[0]}}  {value:<{widths[1]}}  {origin}" for field, value, origin in rows]
-    wrong = faults(kind, result.values) + unmet(kind, result.values, must)
     return "\n".join([*shown, *([""] if wrong else []), *(f"wrong: {fault}" for fault in wrong)])
 
 

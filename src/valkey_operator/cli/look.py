@@ -94,7 +94,7 @@ def _headline(look: Look, paint: Paint) -> Iterator[str]:
 def _bad(status: Found) -> Iterator[Found]:
     for condition in status.get("conditions") or ():
         bad = "True" if condition["type"] in BAD_WHEN_TRUE else "False"
-        is_news = condition["message"] != status.get("message")
+        is_news = condition["message"] not in status.get("message", "")
         if condition["type"] not in SAID_BY_STATE and condition["status"] == bad and is_news:
             yield condition
 
@@ -202,7 +202,7 @@ def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     shards = look.status.get("shards") or ()
     owners: dict[str, Found] = {each.get("primary", ""): each for each in shards}
     behind = {name for each in shards for name in each.get("behind") or ()}
-    zones = [each["zone"] for each in shards if each.get("zone")]
+    zones = {name: zone for each in shards for name, zone in _zones(each)}
     titles = ("NODE", "ROLE", "READY", "LAG", "VERSION", "MEMORY", *(("ZONE",) if zones else ()), "SLOTS")
     rows: list[tuple[str, ...]] = []
     for node in look.nodes:
@@ -217,11 +217,18 @@ def _sharded(look: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
                 _lag(look, name, is_linked=name not in behind) if role == "replica" else "-",
                 status.get("valkeyVersion") or "-",
                 _memory(own or {}),
-                *(((own or {}).get("zone") or "-",) if zones else ()),
+                *((zones.get(name, "-"),) if zones else ()),
                 _owned((own or {}).get("slots", "")),
             )
         )
     return titles, rows
+
+
+def _zones(shard: Found) -> Iterator[tuple[str, str]]:
+    """Of its nodes, where they are known."""
+    names = (shard.get("primary", ""), *(shard.get("replicas") or ()))
+    found = (shard.get("zone", ""), *(shard.get("replicaZones") or ()))
+    yield from ((name, zone) for name, zone in zip(names, found, strict=False) if zone)
 
 
 def _lag(look: Look, name: str, *, is_linked: bool) -> str:

@@ -25,6 +25,8 @@ class ShardReport:
     behind: tuple[str, ...] = ()
     used_bytes: int = 0
     max_bytes: int = 0
+    # The primary's, as it says itself.
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,9 @@ def _shard(seen: SeenSharded, shard: int) -> ShardReport:
     in_sync = {each.name for each in nodes if each.node.is_in_sync}
     behind = tuple(name for name in others if name not in in_sync)
     return ShardReport(
-        shard, primary.name, others, as_text(owned), is_whole, behind, primary.used_bytes, primary.max_bytes
-    )
+        shard, primary.name, others, as_text(owned), is_whole, behind, primary.used_bytes, primary.max_bytes,
+        view.own.config_epoch if view is not None else 0,
+    )  # fmt: skip
 
 
 def _state(

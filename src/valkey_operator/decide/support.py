@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from valkey_operator.api.reasons import Reason
-from valkey_operator.api.validation import Fault, faults, unmet
+from valkey_operator.api.validation import Fault, faults, moved, unmet
 from valkey_operator.model.deployment import Deployment
 
 # What nobody can have from this version.
@@ -20,7 +20,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(deployment: Deployment) -> Refusal | None:
-    wrong = faults(deployment.kind, deployment.values)
+    wrong = faults(deployment.kind, deployment.values) + moved(deployment.values, deployment.pinned)
     if wrong:
         return Refusal(Reason.INVALID_SPEC, "; ".join(map(str, wrong)))
     lacking = unmet(deployment.kind, deployment.values, deployment.required)

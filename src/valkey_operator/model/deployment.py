@@ -30,6 +30,8 @@ class Deployment:
     values: Tree
     # What it must have, `tls` or `auth`, and whose defaults say so.
     required: Mapping[str, str] = field(default_factory=dict)
+    # What its status says was given at creation, of what cannot be changed.
+    pinned: Tree = field(default_factory=dict)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
         """`persistence.aof.enabled`, or `otherwise` where nothing was said."""

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from valkey_operator.api.layers import pinned
 from valkey_operator.api.status import State
+from valkey_operator.decide.conditions import conditions
+from valkey_operator.decide.standing import NodeWord, standing
 from valkey_operator.decide.support import Refusal
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
@@ -25,7 +28,7 @@ from valkey_operator.render import marks
 RESYNC = 600.0
 # Of a status: what nobody does who does not look after it.
 UNDER_WAY = ("operation", "next")
-LAGGING = "lagging"
+LAGGING, PINNED = "lagging", "pinned"
 
 
 class Sight(Protocol):
@@ -63,8 +66,11 @@ class Care(ABC):
         deployment, refused = self._accepted.judged(self._world.deployments.of(self._kind, item))
         if deployment is None:
             known = {name: value for name, value in item.status.items() if name not in UNDER_WAY}
-            await self._tell(item, known, refused)
+            await self._tell(item, known, refused, None)
             return REFUSED_AGAIN
+        if refused is None and PINNED not in item.status:
+            # Before anything is made of it: defaults may change in the next moment.
+            item = await self._write(item, {**item.status, PINNED: pinned(deployment.values)})
         denied: list[str] = []
         if refused is None and not deployment.value("paused"):
             with noting(denied):
@@ -90,20 +96,33 @@ class Care(ABC):
         self._calm.forget(key)
         self._accepted.forget(key)
 
-    async def _tell(self, item: Custom, after: dict[str, Any], refused: Refusal | None) -> float | None:
-        """Write the status and the roles; the seconds to wait where the status changes too often."""
+    async def _tell(
+        self, item: Custom, after: dict[str, Any], refused: Refusal | None, deployment: Deployment | None
+    ) -> float | None:
+        """Write the status and the roles; the seconds to wait where the status changes too often. Without `deployment`
+        nobody looks after it."""
         nodes = self._all.nodes(item.key)
+        if deployment is not None:
+            words = [NodeWord(each.metadata.name, each.metadata.generation, each.status) for each in nodes]
+            said = conditions(
+                item.status, standing(deployment, words), item.metadata.generation, datetime.now(UTC)
+            )
+            after = {**after, "conditions": [*after["conditions"], *said]}
         lagging = self._lagging(nodes)
         after = {name: value for name, value in after.items() if name != LAGGING}
         after |= {LAGGING: lagging} if lagging else {}
+        after |= {PINNED: item.status[PINNED]} if PINNED in item.status else {}
         if refused is not None:
             after = refused_status(item, after, refused, datetime.now(UTC))
         pause = self._calm.pause(item.key, item.status, after)
         if not pause:
-            # Onto the very version that was seen: the record in it must not be undone by an older look.
-            await self._world.writer.status(self._items, item, item.status, after, compare=True)
+            await self._write(item, after)
         await label_roles(self._world, [(node, self._all.pod(node)) for node in nodes])
         return pause or None
+
+    async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
+        """Onto the very version that was seen: the record in it must not be undone by an older look."""
+        return await self._world.writer.status(self._items, item, item.status, after, compare=True)
 
     def _lagging(self, nodes: list[Custom]) -> list[dict[str, Any]]:
         """What primaries said last of their replicas."""

@@ -56,6 +56,7 @@ class ClusterController(Care):
         super()._forget(key)
         self._pace.forget(key)
         self._sight.forget(key)
+        self._steps.forget(key)
         self._rests.pop(key, None)
 
     async def reconcile(self, key: Key) -> Again:
@@ -97,7 +98,8 @@ class ClusterController(Care):
             # Steps before the one that failed may have recorded something.
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
-        pause = await self._tell(item, self._status(item, deployment, found, said), refused)
+        after = self._status(item, deployment, found, said)
+        pause = await self._tell(item, after, refused, deployment)
         if awaited(seen.cluster):
             self._rest(item.key, begun)
         if found.stages and not found.is_in_vain:
@@ -144,7 +146,7 @@ class ClusterController(Care):
     def _status(self, item: Custom, deployment: Deployment, found: Plan, said: list[str]) -> dict[str, Any]:
         return status(
             item, deployment, found, said, datetime.now(UTC), self._seconds_left(item, found),
-            self._sight.zones(item.key),
+            self._sight.zones(item.key), self._steps.pause(item),
         )  # fmt: skip
 
     def _seconds_left(self, item: Custom, found: Plan) -> float | None:

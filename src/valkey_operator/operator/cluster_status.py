@@ -30,7 +30,7 @@ LONGEST = 1024
 SMALL = 4 << 20
 NOWHERE: Mapping[str, str] = {}
 # Written by steps of a plan, and not by the report.
-RECORDS = ("formed", "lastFailover", "lastSwitchover")
+RECORDS = ("formed", "lastSwitchover")
 
 
 def status(
@@ -41,9 +41,10 @@ def status(
     now: datetime,
     seconds_left: float | None = None,
     zones: Mapping[str, str] = NOWHERE,
+    pause: int | None = None,
 ) -> dict[str, Any]:
     """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known;
-    `zones`: by node."""
+    `zones`: by node; `pause`: of the last failover, in milliseconds."""
     report, generation = found.report, item.metadata.generation
     message = "; ".join(dict.fromkeys([report.message, *said]))
     told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
@@ -61,12 +62,12 @@ def status(
         "readyReplicas": report.ready_replicas,
         "slotsAssigned": report.slots_assigned,
         "slotsUnassigned": SLOTS - report.slots_assigned,
-        "shards": [
-            _shard(shard, told.get(shard.index, 0), zones.get(shard.primary, "")) for shard in report.shards
-        ],
+        "shards": [_shard(shard, told.get(shard.index, 0), zones) for shard in report.shards],
         "exporter": exporter.status(deployment),
         "disruption": disruption.status(deployment),
     }
+    if last := _last_failover(item, report.shards, pause):
+        after["lastFailover"] = last
     if spent := _spent(item, found):
         after["allowancesUsed"] = spent
     if report.operation is not None:
@@ -75,6 +76,16 @@ def status(
         after["next"] = [next_shown(each) for each in report.next]
     answer = _switched(item, report.shards) or answered_switchover(item, found.answer)
     return after | ({"lastSwitchover": answer} if answer else {})
+
+
+def _last_failover(item: Custom, shards: Sequence[ShardReport], pause: int | None) -> dict[str, Any]:
+    """What is known of it only when the new primary is in office."""
+    last: dict[str, Any] = item.status.get("lastFailover") or {}
+    made = {(each.index, each.primary): each.epoch for each in shards}
+    epoch = made.get((last.get("shard", -1), last.get("to", "")))
+    if not epoch or "epoch" in last:
+        return last
+    return {**last, "epoch": epoch, **({} if pause is None else {"writePauseMs": pause})}
 
 
 def _switched(item: Custom, shards: Sequence[ShardReport]) -> dict[str, Any] | None:
@@ -106,10 +117,12 @@ def _spent(item: Custom, found: Plan) -> dict[str, list[int]]:
     }
 
 
-def _shard(shard: ShardReport, told: int, zone: str) -> dict[str, Any]:
+def _shard(shard: ShardReport, told: int, zones: Mapping[str, str]) -> dict[str, Any]:
     shown: dict[str, Any] = {"shardIndex": shard.index, "ready": shard.ready}
+    others = [zones.get(each, "") for each in shard.replicas]
     named = {
-        "primary": shard.primary, "zone": zone, "replicas": list(shard.replicas), "slots": shard.slots,
+        "primary": shard.primary, "zone": zones.get(shard.primary, ""),
+        "replicaZones": others if any(others) else [], "replicas": list(shard.replicas), "slots": shard.slots,
         "behind": list(shard.behind), "usedBytes": steady(told, shard.used_bytes), "maxBytes": shard.max_bytes,
     }  # fmt: skip
     return {**shown, **{name: value for name, value in named.items() if value}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -41,6 +42,16 @@ class ClusterSteps:
         self._nodes = NodeSteps(world, sidecars, sight, VALKEY_CLUSTERS)
         settings = world.settings
         self._operator = OperatorPlace(settings.image, settings.namespace, settings.trust_domain)
+        # Of the last failover, until it is told: whose it was, and for how many milliseconds writes were paused.
+        self._pauses: dict[Key, tuple[str, int]] = {}
+
+    def pause(self, item: Custom) -> int | None:
+        """Of the change that its status tells."""
+        to, pause = self._pauses.get(item.key, ("", 0))
+        return pause if to == (item.status.get("lastFailover") or {}).get("to") else None
+
+    def forget(self, key: Key) -> None:
+        self._pauses.pop(key, None)
 
     async def carry_out(
         self,
@@ -87,9 +98,18 @@ class ClusterSteps:
                 dumped = await self._nodes.order(item, source, dump)
                 load = contract.LoadFunctions(functions=dumped.functions)
                 await self._nodes.order(item, name, contract.Order(load_functions=load))
+            case do.FailOver():
+                await self._fail_over(action, item, seen)
             case _:
                 name, order = _order(action, seen)
                 await self._nodes.order(item, name, order)
+
+    async def _fail_over(self, action: do.FailOver, item: Custom, seen: SeenSharded) -> None:
+        begun = time.monotonic()
+        name, order = _order(action, seen)
+        outcome = await self._nodes.order(item, name, order)
+        took = int((time.monotonic() - begun) * 1000)
+        self._pauses[item.key] = (name, outcome.write_pause_milliseconds if action.planned else took)
 
     def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:
         """Its gate asks the others of its shard: who is wanted, and who is there, be it no longer wanted."""
@@ -122,6 +142,7 @@ class ClusterSteps:
         }  # fmt: skip
         note = f"shard {action.shard}: {action.node} takes over from {action.former} ({action.reason})"
         self._world.tell((VALKEY_CLUSTERS, item.metadata), EventReason.PRIMARY_CHANGE, note)
+        self._pauses.pop(item.key, None)
         request = switchover_request(item)
         if request is not None and action.reason == SWITCHOVER:
             taken_up = {"id": request.id, "result": "UnderWay"}

@@ -27,9 +27,10 @@ class Deployments:
     def of(self, kind: str, seen: Custom) -> Deployment:
         namespace = seen.metadata.namespace
         defaults = self._layers(namespace)
-        values = layers.effective(kind, seen.spec, defaults).values
+        pinned = seen.status.get("pinned") or {}
+        values = layers.effective(kind, seen.spec, defaults, pinned).values
         required = layers.required(defaults)
-        return Deployment(kind, seen.metadata.name, namespace, seen.metadata.uid, values, required)
+        return Deployment(kind, seen.metadata.name, namespace, seen.metadata.uid, values, required, pinned)
 
     def concerned(self, kind: str, defaults_namespace: str) -> list[Key]:
         """Those that defaults of this namespace may change: of the operator's namespace every one."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from valkey_operator.api.events import EventReason
-from valkey_operator.api.reasons import Reason
+from valkey_operator.api.reasons import ConditionType, Reason
 from valkey_operator.api.status import State
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.identity import KINDS
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import volume
+from valkey_operator.decide.conditions import Condition
 from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
@@ -28,7 +30,7 @@ from valkey_operator.operator.accepted import REFUSED_AGAIN
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.calm import Calm
 from valkey_operator.operator.making import noting
-from valkey_operator.operator.node_status import Findings, full_volume, is_deployment, status
+from valkey_operator.operator.node_status import IN_FORCE, Findings, full_volume, is_deployment, status
 from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_NODE, World
@@ -79,7 +81,8 @@ class NodeController:
         seen = await self._hear(node, pod, mounted)
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
-        after = status(node, replace(found, others=others, notes=[*found.notes, *denied]))
+        findings = replace(found, others=others, notes=[*found.notes, *denied])
+        after = status(node, findings, datetime.now(UTC))
         late = self._changes.start_is_looked_at(key) if pod is not None else None
         if pause := self._calm.pause(key, node.status, after):
             return min(pause, late or pause)
@@ -166,12 +169,13 @@ class NodeController:
     ) -> Findings:  # fmt: skip
         """Bring into the running pod what can be brought there; what came of it."""
         restarts, notes = ([], []) if grown is None else ([grown.needs_restart], [grown.message])
+        config = config_in_force(seen, mounted)
         if pod is not None and not pod.metadata.deletion_timestamp:
             await self._changes.mark(node, pod, seen, mounted)
             resized = await self._changes.fit(node, pod, seen)
             restarts += [*_config_restarts(seen, mounted), resized.needs_restart, _template(node, pod)]
             notes += [full_volume(node, seen), _refused(seen), resized.waits_for]
-        return Findings(pod, 0, seen, list(filter(None, restarts)), list(filter(None, notes)))
+        return Findings(pod, 0, seen, list(filter(None, restarts)), list(filter(None, notes)), config)
 
     def _pods(self, node: Custom) -> list[Pod]:
         found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
@@ -209,6 +213,20 @@ def _config_restarts(seen: contract.Observation | None, mounted: str) -> list[st
     if seen is None or is_behind(seen, mounted) or not seen.configuration.needs_restart:
         return []
     return [f"{', '.join(seen.configuration.needs_restart)} can be set at the server's start only"]
+
+
+def config_in_force(seen: contract.Observation | None, mounted: str) -> Condition | None:
+    if seen is None:
+        return None
+    if is_behind(seen, mounted):
+        reason, said = Reason.CONFIG_ON_ITS_WAY, Reason.CONFIG_ON_ITS_WAY.sentence
+    elif refused := _refused(seen):
+        reason, said = Reason.CONFIG_REFUSED, refused
+    elif waiting := _config_restarts(seen, mounted):
+        reason, said = Reason.RESTART_NEEDED, waiting[0]
+    else:
+        return IN_FORCE
+    return Condition(ConditionType.CONFIG_APPLIED, False, reason, said)
 
 
 def _refused(seen: contract.Observation | None) -> str:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from valkey_operator.api.reasons import ConditionType, Reason
 from valkey_operator.api.status import State
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.decide.conditions import Condition, conditions
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.render.pod import claim_name
 
@@ -30,6 +33,11 @@ MEBIBYTE = 1024 * 1024
 FAILED_START = "before it served"
 
 
+IN_FORCE = Condition(
+    ConditionType.CONFIG_APPLIED, True, Reason.CONFIG_IN_FORCE, Reason.CONFIG_IN_FORCE.sentence
+)
+
+
 @dataclass(frozen=True)
 class Findings:
     """What came of one look at the node."""
@@ -41,14 +49,23 @@ class Findings:
     restarts: Sequence[str] = ()
     # What is not as it was asked for, and does not stop the server.
     notes: Sequence[str] = ()
+    # Whether what is asked for is in force; None where nobody can say.
+    config: Condition | None = None
 
 
-def status(node: Custom, found: Findings) -> dict[str, Any]:
+def status(node: Custom, found: Findings, now: datetime) -> dict[str, Any]:
     pod, name = found.pod, node.metadata.name
     is_ready = pod is not None and pod.is_ready and not pod.metadata.deletion_timestamp
     said = "the server serves" if is_ready else _why_not(found)
+    reason = Reason.SERVER_SERVES if is_ready else Reason.SERVER_AWAY
+    holds = [
+        Condition(ConditionType.READY, is_ready, reason, said),
+        found.config or _known_config(node, found),
+    ]
     after: dict[str, Any] = {
         "state": State.READY if is_ready else State.INITIALIZING,
+        "reason": reason,
+        "conditions": conditions(node.status, holds, node.metadata.generation, now),
         "message": "; ".join([said, *found.notes])[:LONGEST],
         "observedGeneration": node.metadata.generation,
         "serviceName": name,
@@ -70,11 +87,24 @@ def is_deployment(node: Custom) -> bool:
     return bool(node.spec.get("podManagementType") == "deployment")
 
 
-def _restart(node: Custom, found: Findings) -> dict[str, Any]:
+def _is_known(node: Custom, found: Findings) -> bool:
     """What was known of this very pod holds as long as its sidecar says nothing else."""
+    pod = found.pod
+    return found.observation is None and pod is not None and node.status.get("podUID") == pod.metadata.uid
+
+
+def _known_config(node: Custom, found: Findings) -> Condition:
+    """A server that nobody has heard yet starts with what is mounted."""
+    for each in node.status.get("conditions") or () if _is_known(node, found) else ():
+        if each["type"] == ConditionType.CONFIG_APPLIED:
+            holds = each["status"] == "True"
+            return Condition(ConditionType.CONFIG_APPLIED, holds, each["reason"], each["message"])
+    return IN_FORCE
+
+
+def _restart(node: Custom, found: Findings) -> dict[str, Any]:
     reasons = "; ".join(found.restarts)
-    is_same = found.pod is not None and node.status.get("podUID") == found.pod.metadata.uid
-    if not reasons and found.observation is None and is_same:
+    if not reasons and _is_known(node, found):
         reasons = node.status.get("needsRestartReason", "")
     if not reasons:
         return {"needsRestart": False}

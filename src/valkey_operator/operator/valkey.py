@@ -81,7 +81,7 @@ class ValkeyController(Care):
         if not seen.record.epoch and item.status.get("primaryEpoch"):
             return 0.0  # the first record is written; the next look makes nodes and has something to tell
         after = status(item, deployment, found, said, datetime.now(UTC))
-        pause = await self._tell(item, after, refused)
+        pause = await self._tell(item, after, refused, deployment)
         if found.actions:
             again = min(again or SOON, SOON)
         return min(each for each in (again, pause, RESYNC) if each is not None)

@@ -54,7 +54,7 @@ class Pod(Protocol):
     def haste(self) -> Haste: ...
 
 
-Known = Mapping[str, Callable[[contract.Order], Awaitable[bytes | None]]]
+Known = Mapping[str, Callable[[contract.Order], Awaitable[int | bytes | None]]]
 
 
 async def seen(pod: Pod) -> tuple[Server, ClusterView]:
@@ -169,12 +169,11 @@ class ClusterOrders:
             else:
                 return
 
-    async def _promote(self, order: contract.Order) -> None:
+    async def _promote(self, order: contract.Order) -> int:
         wish = order.promote
         if wish.former and not wish.force:
-            await self._take_over(wish, wish.former)
-        else:
-            await self._fail_over(wish)
+            return await self._take_over(wish, wish.former)
+        return await self._fail_over(wish)
 
     async def take_over(self, by: str) -> None:
         """Asked by the primary itself, which is about to stop."""
@@ -183,20 +182,22 @@ class ClusterOrders:
             raise Refusal(Guard.A_REPLICA_FOLLOWS_WHO_HANDS_OVER, f"{by} does not say who it is")
         await self._take_over(contract.Promote(former_id=said.server.cluster.node_id), by)
 
-    async def _take_over(self, wish: contract.Promote, by: str) -> None:
+    async def _take_over(self, wish: contract.Promote, by: str) -> int:
         found = None
         self.taken_over = contract.TakenOver(former=by, is_under_way=True)
         try:
-            await self._fail_over(wish)
+            pause = await self._fail_over(wish)
             found = await self._with_every_write(by)
         finally:
             self.taken_over = found
+        return pause
 
-    async def _fail_over(self, wish: contract.Promote) -> None:
+    async def _fail_over(self, wish: contract.Promote) -> int:
+        """For how many milliseconds nobody took writes, where the former primary lived until then."""
         server, view = await seen(self._pod)
         former = wish.former_id
         if view.own.is_primary and former not in ("", view.own_id):
-            return  # it was done before
+            return 0  # it was done before
         _check_follows(view, former)
         info = server.info or {}
         if info.get("master_sync_in_progress") == "1":
@@ -206,8 +207,10 @@ class ClusterOrders:
             raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, f"{former} still talks to this replica")
         if not wish.force and not is_linked:
             raise Refusal(Guard.THE_REPLICA_IS_CONNECTED, "the replica is not in sync with its primary")
+        begun = time.monotonic()
         await server.call("CLUSTER", "FAILOVER", *(["FORCE"] if wish.force else []))
         await _in_office(server)
+        return 0 if wish.force else int((time.monotonic() - begun) * 1000)
 
     async def _with_every_write(self, by: str) -> contract.TakenOver | None:
         """The word of the former primary for it: that this server is in office does not say how it came there."""
