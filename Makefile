@@ -12,7 +12,7 @@ VERSION_OF_UV := 0.13.7
 # Two clusters, each with half of the tests: most of a test is waiting. A cluster that was given cannot be doubled.
 SIDE_BY_SIDE := $(if $(filter existing,$(PROVIDER)),,--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
-.PHONY: help up down test check format generate images control chaos bench tools
+.PHONY: help up shell down test check format generate images control chaos bench tools
 
 help: ## show this
 	@echo "The two commands to start with:  make up   and   make test"
@@ -35,10 +35,13 @@ up: tools images ## a Kubernetes, the operator in it and a first cluster of Valk
 	@echo "  export KUBECONFIG=\$$($(RUN) devcluster kubeconfig)"
 	@echo "  $(RUN) devcluster kubectl -- exec quickstart-0-0-0 -- valkey-cli -c -h quickstart set hello world"
 	@echo "  $(RUN) devcluster kubectl -- get valkeyclusters --watch"
-	@echo "  $(RUN) devcluster shell          a shell with kubectl in it"
+	@echo "  make shell                       a shell with kubectl in it"
 	@echo "  $(RUN) devcluster fault --help   things to break"
 	@echo "  make test                        every test, on this cluster"
 	@echo "  make down                        end it, leave nothing"
+
+shell: tools ## a shell with kubectl and kubectl-valkey in it, for the cluster that is up
+	@$(RUN) devcluster shell
 
 down: tools ## end the cluster of this checkout and leave nothing of it
 	@$(RUN) devcluster down

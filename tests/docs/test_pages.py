@@ -30,7 +30,7 @@ IN_CHECKOUT = {"tutorial.md"}
 # Blocks that are no commands.
 READ = {"console", "yaml", "text", "python", "json", ""}
 # Commands that nobody types, and of which the page says so: what brings up the cluster that the test begins with.
-UNTYPED = {"tutorial.md": "make up\n.tools/bin/uv run devcluster shell\n"}
+UNTYPED = {"tutorial.md": "make up\nmake shell\n"}
 
 
 @pytest.fixture

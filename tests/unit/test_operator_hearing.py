@@ -21,13 +21,19 @@ class Place:
     def __init__(self) -> None:
         self.observations, self.woken = Observations(), list[str]()
         nothing: Any = SimpleNamespace(on_change=lambda _: None)
-        nothing.get = lambda _key: None
+        # The node, where it is more than a name; and the Events that were made of it.
+        self.node: Any = None
+        self.events: list[tuple[str, str]] = []
+        nothing.get = lambda _key: self.node
         caches = SimpleNamespace(nodes=SimpleNamespace(store=nothing))
-        world = SimpleNamespace(observations=self.observations, caches=caches)
+        world = SimpleNamespace(observations=self.observations, caches=caches, tell=self._tell)
         hearing = Hearing(cast(World, world), cast(Leadership, None))
         hearing.wakes(lambda _: self.woken.append("node"))
         hearing.wakes(lambda _: self.woken.append("cluster"), for_others=True)
         self._said = contract.Observation(pod_uid="one", sequence=1)
+
+    def _tell(self, _about: Any, reason: str, note: str) -> None:
+        self.events.append((reason, note))
 
     def says(self, *events: contract.Event, **changes: Any) -> list[str]:
         self._said.sequence += 1
@@ -65,3 +71,16 @@ def test_an_event_of_a_newer_sidecar_without_a_name_here_wakes_everybody_too() -
     unknown.MergeFromString(b"\x08\xe7\x07")  # kind: 999
     assert unknown.kind == 999
     assert place.says(unknown) == ["node", "cluster"]
+
+
+def test_an_empty_start_is_worth_an_event_only_where_a_server_served_before() -> None:
+    place = Place()
+    empty = contract.Event(
+        kind=contract.Event.KIND_STARTED_EMPTY, message="no member has any data: starts empty"
+    )
+    place.node = SimpleNamespace(metadata=None, status={})
+    place.says(empty)
+    assert place.events == []
+    place.node = SimpleNamespace(metadata=None, status={"valkeyVersion": "9.1.2"})
+    place.says(empty)
+    assert place.events == [("StartedEmpty", "no member has any data: starts empty")]

@@ -54,6 +54,10 @@ class EventReason(Word):
         "DiskFull", "Warning", "Watch",
         "the volume of a server is full; the note says what that means for writes",
     )  # fmt: skip
+    STARTED_EMPTY = (
+        "StartedEmpty", "Warning", "Watch",
+        "a primary that served before starts without data; the note says where it was looked for",
+    )  # fmt: skip
     FENCED = (
         "Fenced", "Warning", "Watch",
         "a primary refuses writes because it may not be primary any more; the note says why",

@@ -23,6 +23,7 @@ WORTH_AN_EVENT = {
     contract.Event.KIND_SERVER_HUNG: EventReason.SERVER_HUNG,
     contract.Event.KIND_DISK_FULL: EventReason.DISK_FULL,
     contract.Event.KIND_FENCED: EventReason.FENCED,
+    contract.Event.KIND_STARTED_EMPTY: EventReason.STARTED_EMPTY,
 }
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,8 @@ class Hearing:
     def _pass_on(self, key: Key, event: contract.Event) -> None:
         """What a person must know is an Event of the node."""
         node, reason = self._world.caches.nodes.store.get(key), WORTH_AN_EVENT.get(event.kind)
+        if node is not None and reason is EventReason.STARTED_EMPTY and "valkeyVersion" not in node.status:
+            return  # its first start: there was never anything
         if node is not None and reason is not None and event.message:
             self._world.tell((VALKEY_NODES, node.metadata), reason, event.message)
 

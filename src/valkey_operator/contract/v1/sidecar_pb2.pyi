@@ -649,6 +649,7 @@ class Event(_message.Message):
         KIND_CONFIG_CHANGED: _ClassVar[Event.Kind]
         KIND_READINESS_CHANGED: _ClassVar[Event.Kind]
         KIND_SERVER_HUNG: _ClassVar[Event.Kind]
+        KIND_STARTED_EMPTY: _ClassVar[Event.Kind]
     KIND_UNSPECIFIED: Event.Kind
     KIND_SERVER_STARTED: Event.Kind
     KIND_SERVER_DIED: Event.Kind
@@ -661,6 +662,7 @@ class Event(_message.Message):
     KIND_CONFIG_CHANGED: Event.Kind
     KIND_READINESS_CHANGED: Event.Kind
     KIND_SERVER_HUNG: Event.Kind
+    KIND_STARTED_EMPTY: Event.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
