@@ -51,6 +51,9 @@ def test_a_plan_names_every_move_and_changes_nothing() -> None:
         "  shard 0 to 3      1366 slots, about 25.0 MiB: 4096-5461",
         "  shard 1 to 3      1365 slots, about 25.0 MiB: 9558-10922",
         "  shard 2 to 3      1365 slots, about 25.0 MiB: 15019-16383",
+        "  Every slot of a shard is taken for as large as its others. The operator counts",
+        "  their keys first: where these lie unevenly, it moves other slots, of the same",
+        "  size in all.",
         "4096 slots move; nothing was changed.",
     ]
 

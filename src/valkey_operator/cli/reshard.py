@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from valkey_operator.decide.slots import Load, Move, SlotPlan
 
 KIND = "ValkeyCluster"
+UNEVEN = (
+    "Every slot of a shard is taken for as large as its others. The operator counts their keys first: where these lie "
+    "unevenly, it moves other slots, of the same size in all."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -163,6 +167,8 @@ def _lines(found: Found, wished: int, planned: SlotPlan) -> list[str]:
         lines.append(f"{len(planned.unowned)} slots have no primary; they are left alone.")
     for why in planned.too_small:
         lines += wrapped("!", f"it would be refused: {why}", column=2)
+    if planned.remaining_bytes:
+        lines += wrapped("", UNEVEN, column=2)
     total = f"{planned.remaining} slots move" if planned.moves else "Nothing is to move"
     return [*lines, f"{total}; nothing was changed."]
 
