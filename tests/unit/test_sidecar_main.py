@@ -106,7 +106,7 @@ async def test_the_operator_hears_of_everything_at_once(leader: Operator, tmp_pa
     assert not leader.heard[-1].HasField("server")
     assert leader.heard[-1].fingerprints.config == ""
     assert sorted(kinds(leader)) == sorted(
-        [Kind.KIND_SERVER_STARTED, Kind.KIND_READINESS_CHANGED, Kind.KIND_ROLE_CHANGED,
+        [Kind.KIND_STARTED_EMPTY, Kind.KIND_SERVER_STARTED, Kind.KIND_READINESS_CHANGED, Kind.KIND_ROLE_CHANGED,
          Kind.KIND_READINESS_CHANGED, Kind.KIND_CERTIFICATE_RELOADED, Kind.KIND_SERVER_DIED]
     )  # fmt: skip
 
@@ -256,14 +256,14 @@ def lines(file: Path) -> int:
 async def test_a_server_that_was_killed_is_there_again_at_once(leader: Operator, tmp_path: Path) -> None:
     async with running(tmp_path, str(leader.address)) as (_, _, place):
         for number in range(1, 4):
-            ready = [Kind.KIND_SERVER_STARTED, Kind.KIND_READINESS_CHANGED]
+            ready = [Kind.KIND_STARTED_EMPTY, Kind.KIND_SERVER_STARTED, Kind.KIND_READINESS_CHANGED]
             expected = [
                 *([*ready, Kind.KIND_READINESS_CHANGED, Kind.KIND_SERVER_DIED] * (number - 1)),
                 *ready,
             ]
             await eventually(lambda expected=expected: kinds(leader) == expected, 30)  # type: ignore[misc]
             kill_server(place)
-        await eventually(lambda: kinds(leader)[-2:] == ready, 30)
+        await eventually(lambda: kinds(leader)[-3:] == ready, 30)
 
 
 async def test_a_server_that_cannot_start_is_tried_less_and_less_often(

@@ -73,7 +73,7 @@ class Sight:
             record,
             tuple(status.get("promotable") or ()),
             _last_failover(status),
-            self._service(deployment),
+            self.leads_to(deployment),
             tuple(self._node(node, record.primary, answered or {}) for node in self.nodes(item.key)),
             lease,
             (status.get("operation") or {}).get("kind", ""),
@@ -82,7 +82,8 @@ class Sight:
             self._memory.handover_failed(item.key, record.epoch),
         )
 
-    def _service(self, deployment: Deployment) -> str:
+    def leads_to(self, deployment: Deployment) -> str:
+        """The node to which its Service sends clients; empty where there is none."""
         found = self._world.caches.services.store.get(Key(deployment.namespace, deployment.name))
         return found.metadata.annotations.get(marks.LEADS_TO, "") if found else ""
 

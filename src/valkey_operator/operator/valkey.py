@@ -138,12 +138,10 @@ class ValkeyController(Care):
         """Addresses, and the specs of nodes with the record they have."""
         writer, caches = self._world.writer, self._world.caches
         primary = item.status.get("primary") or f"{deployment.name}-0"
-        is_there = Key(deployment.namespace, deployment.name) in caches.services.store
-        for wanted in service.services(deployment, primary):
-            name = wanted["metadata"]["name"]
-            if name != deployment.name or not is_there:  # that one is moved by a step of the plan
-                with noting(denied):
-                    await writer.apply(caches.services, wanted)
+        # Where it leads is changed by a step of the plan alone.
+        for wanted in service.services(deployment, self._sight.leads_to(deployment) or primary):
+            with noting(denied):
+                await writer.apply(caches.services, wanted)
         await self._making.rest(deployment, self._sight.nodes(item.key), denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:
