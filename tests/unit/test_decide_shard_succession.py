@@ -45,6 +45,14 @@ def silent(seen: SeenSharded, *names: str, **more: Any) -> SeenSharded:
     return seen
 
 
+def without_volumes(seen: SeenSharded, which: str, **more: Any) -> SeenSharded:
+    """Silent, and of its pod nobody knows that it has run."""
+    found = seen.of(which)
+    assert found is not None
+    node = replace(found.node, view=None, known_id=found.node.id, is_in_sync=False, may_hold_data=False)
+    return with_node(seen, which, node=node, is_heard=False, **more)
+
+
 def takeovers(found: Plan) -> list[FailOver]:
     return [each for each in actions(found) if isinstance(each, FailOver) and each.proof]
 
@@ -181,6 +189,24 @@ class TestOneThatNeverRan:
     def test_one_that_may_hold_data_does(self) -> None:
         seen = self.stopped(self.without(name(0, 1), may_hold_data=True))
         assert OpenGate(name(0, 0)) not in actions(planned(seen))
+
+    @pytest.mark.parametrize(
+        "may_run_elsewhere", [True, False], ids=["known", "to an operator that came later"]
+    )
+    @pytest.mark.parametrize("pod", [None, SeenPod("new", is_placed=False, has_run=False)])
+    def test_one_whose_earlier_pod_was_taken_away_by_force_has_run_and_may_have_everything(
+        self, pod: SeenPod | None, may_run_elsewhere: bool
+    ) -> None:
+        """Without volumes: its server lives, cut off, and that of its primary was killed before it had saved."""
+        seen = without_volumes(cluster(), name(0, 1), pod=pod, may_run_elsewhere=may_run_elsewhere)
+        assert OpenGate(name(0, 0)) not in actions(planned(self.stopped(seen, disk=Disk())))
+        ended = replace(seen, gone={"id-0-1": "its kubelet has ended its pod for good"})
+        opens = OpenGate(name(0, 0)) in actions(planned(self.stopped(ended, disk=Disk())))
+        assert opens is not may_run_elsewhere
+
+    def test_nor_is_the_word_of_its_next_pod_enough_that_no_server_runs(self) -> None:
+        seen = without_volumes(cluster(), name(0, 1), is_dead=True, may_run_elsewhere=True)
+        assert "g-0-1 of shard 0 does not answer" in planned(self.stopped(seen)).report.message
 
     def test_nor_does_it_keep_another_replica_from_being_compared_with_the_disk(self) -> None:
         seen = self.without(name(0, 2), may_hold_data=False, replicas=3)

@@ -183,10 +183,8 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     """No replica is known to have been in sync: what lies on the disk and in the servers decides, when all is known."""
     dead = owner.node
     others = [each for each in seen.in_shard(owner.shard) if each is not dead and each.node.id != owner.id]
-    # One that never ran, as where no machine has room for it, may never answer, and has nothing to say.
-    silent = sorted(
-        each.name for each in others if _is_silent(each) and not each.is_dead and each.node.may_hold_data
-    )
+    unheard = [each for each in others if _is_unheard(each)]
+    silent = sorted(each.name for each in unheard if not _never_ran(seen, each))
     if silent:
         return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
     if dead is not None and not dead.is_dead and _brings_its_volume(seen, dead):
@@ -196,9 +194,7 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
         return Heir(fullest, Why.FULLEST_DATA, None)
     if dead is None:
         return ClusterStep()
-    is_all_there_is = bool(others) and all(
-        _is_silent(each) and not each.node.may_hold_data for each in others
-    )
+    is_all_there_is = bool(others) and others == unheard
     may_have_a_twin = dead.may_run_elsewhere and owner.shard not in seen.wish.allows_takeover
     if dead.is_at_the_gate and is_all_there_is and may_have_a_twin:
         return ClusterStep(waits=(Wait(_twin(dead)),))
@@ -220,8 +216,16 @@ def _twin(dead: ShardNode) -> str:
     )
 
 
-def _is_silent(each: ShardNode) -> bool:
-    return each.node.view is None
+def _is_unheard(each: ShardNode) -> bool:
+    """Neither its server says anything, nor its sidecar for all of its pods that none runs."""
+    return each.node.view is None and (not each.is_dead or each.may_run_elsewhere)
+
+
+def _never_ran(seen: SeenSharded, each: ShardNode) -> bool:
+    """As where no machine has room for it: it may never answer, and has nothing to say. One that has an id has run, in
+    an earlier pod: that its next one has not says nothing where that one was taken away by force."""
+    may_live = bool(each.node.id) and each.node.id not in seen.gone
+    return not (each.node.may_hold_data or each.may_run_elsewhere or may_live)
 
 
 def _brings_its_volume(seen: SeenSharded, dead: ShardNode) -> bool:
