@@ -311,7 +311,9 @@ def _stranded(seen: SeenCluster) -> Iterable[Refusal]:
             yield Refusal(
                 f"let {node.name} begin anew",
                 Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED,
-                f"{node.name} follows a server that is gone, and holds {node.keys} keys of it, which nobody can read",
+                f"{node.name} follows a server that is gone, and holds {node.keys} keys of it, which nobody can read; "
+                "nothing is removed, moved or restarted meanwhile: save them if they are needed, then delete its "
+                "PersistentVolumeClaim, where it has one, and its pod, and it begins anew without them",
             )
 
 
