@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from valkey_operator.decide import apart, formation
-from valkey_operator.decide.cluster_actions import ClusterStep, Follow, Hurry, Meet
+from valkey_operator.decide.cluster_actions import ClusterStep, Follow, Forget, Hurry, Meet
 from valkey_operator.model.cluster import ClusterNode, ClusterView, Pair, SeenCluster, SeenMember
 
 MEMBERS = {
@@ -100,6 +100,19 @@ def test_whoever_cannot_be_met_keeps_nobody_else_waiting() -> None:
     assert Meet("0-0", ("1-1",)) in before
     assert Follow("1-1", "1-0", "id-1-0") in before
     assert not any("2-1" in each.others for each in before if isinstance(each, Meet))
+
+
+def test_one_that_cannot_be_forgotten_keeps_nobody_from_being_met_and_is_tried_no_oftener() -> None:
+    found = settled(seen(PAIR, age=60.0))
+    ghost = SeenMember("ghost", is_connected=False, is_failed=True)
+    nodes = tuple(
+        replace(node, view=replace(view, members=(*view.members, ghost))) for node, view in found.answered
+    )
+    step = formation.plan(replace(found, nodes=nodes))
+    (stage,) = step.stages
+    assert {type(each) for each in stage} == {Forget, Meet}
+    assert step.is_in_vain
+    assert [each.again for each in step.waits] == [apart.LOOK_SELDOM]
 
 
 def test_nobody_is_told_to_follow_whom_it_cannot_know() -> None:

@@ -17,6 +17,7 @@ from tests.cluster_servers import HOST, VERSIONS, Member, agree, key_slot, range
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import formation
 from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet, ResetNode
+from valkey_operator.decide.slots import initial
 from valkey_operator.model.cluster import (
     SLOTS,
     ClusterNode,
@@ -339,6 +340,17 @@ def test_keys_without_a_cluster_are_no_new_cluster() -> None:
     assert not any("Assign" in type(a).__name__ for a in step.actions)
     assert [each.guard for each in step.refusals] == ["lost_slots_are_not_refilled"]
     assert "bring back the volumes that are missing" in step.refusals[0].why
+
+
+def test_of_a_replica_with_keys_whose_primary_was_removed_it_is_said_what_a_person_can_do() -> None:
+    left = ClusterView("3", members=(SeenMember("3", is_primary=False, primary_id="gone"),))
+    owners = (SeenMember(f"{i}", ranges=part) for i, part in initial(range(3)).items())
+    views = [ClusterView(each.id, is_ok=True, members=(each,)) for each in owners]
+    nodes = (*(node(f"{i}-0", view) for i, view in enumerate(views)), node("3-1", left, keys=5))
+    (refused,) = formation.plan(SeenCluster(nodes, is_formed=True)).refusals
+    assert refused.guard == "a_primary_with_keys_is_not_emptied"
+    assert "3-1 follows a server that is gone, and holds 5 keys of it" in refused.why
+    assert "then delete its PersistentVolumeClaim, where it has one, and its pod" in refused.why
 
 
 def test_nobody_is_forgotten_while_one_is_silent() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -30,7 +30,7 @@ from valkey_operator.decide.cluster_actions import (
 )
 from valkey_operator.decide.shard_succession import Election, elections, in_office
 from valkey_operator.decide.sharded import Plan
-from valkey_operator.model.cluster import SeenMember
+from valkey_operator.model.cluster import ClusterView, SeenMember
 from valkey_operator.model.gate import Disk
 from valkey_operator.model.instance import LastWord, SeenPod, TakenOver
 from valkey_operator.model.sharded import Change, ClusterWish, SeenSharded
@@ -43,6 +43,14 @@ def silent(seen: SeenSharded, *names: str, **more: Any) -> SeenSharded:
     for each in names:
         seen = with_node(seen, each, answered=False, is_heard=False, age=20.0, **more)
     return seen
+
+
+def without_volumes(seen: SeenSharded, which: str, **more: Any) -> SeenSharded:
+    """Silent, and of its pod nobody knows that it has run."""
+    found = seen.of(which)
+    assert found is not None
+    node = replace(found.node, view=None, known_id=found.node.id, is_in_sync=False, may_hold_data=False)
+    return with_node(seen, which, node=node, is_heard=False, **more)
 
 
 def takeovers(found: Plan) -> list[FailOver]:
@@ -182,6 +190,24 @@ class TestOneThatNeverRan:
         seen = self.stopped(self.without(name(0, 1), may_hold_data=True))
         assert OpenGate(name(0, 0)) not in actions(planned(seen))
 
+    @pytest.mark.parametrize(
+        "may_run_elsewhere", [True, False], ids=["known", "to an operator that came later"]
+    )
+    @pytest.mark.parametrize("pod", [None, SeenPod("new", is_placed=False, has_run=False)])
+    def test_one_whose_earlier_pod_was_taken_away_by_force_has_run_and_may_have_everything(
+        self, pod: SeenPod | None, may_run_elsewhere: bool
+    ) -> None:
+        """Without volumes: its server lives, cut off, and that of its primary was killed before it had saved."""
+        seen = without_volumes(cluster(), name(0, 1), pod=pod, may_run_elsewhere=may_run_elsewhere)
+        assert OpenGate(name(0, 0)) not in actions(planned(self.stopped(seen, disk=Disk())))
+        ended = replace(seen, gone={"id-0-1": "its kubelet has ended its pod for good"})
+        opens = OpenGate(name(0, 0)) in actions(planned(self.stopped(ended, disk=Disk())))
+        assert opens is not may_run_elsewhere
+
+    def test_nor_is_the_word_of_its_next_pod_enough_that_no_server_runs(self) -> None:
+        seen = without_volumes(cluster(), name(0, 1), is_dead=True, may_run_elsewhere=True)
+        assert "g-0-1 of shard 0 does not answer" in planned(self.stopped(seen)).report.message
+
     def test_nor_does_it_keep_another_replica_from_being_compared_with_the_disk(self) -> None:
         seen = self.without(name(0, 2), may_hold_data=False, replicas=3)
         unlinked = with_node(seen, name(0, 1), was_linked=False, offset=50)
@@ -192,6 +218,118 @@ class TestOneThatNeverRan:
             if isinstance(each, FailOver)
         ]
         assert action.node == name(0, 1)
+
+
+class TestOneThatIsGoneForGood:
+    """A replica with a volume whose machine was lost; its primary is at the gate, which asks it in vain."""
+
+    MACHINE: ClassVar[dict[str, str]] = {"id-0-1": "its machine m2 was deleted"}
+    UNPLACED = SeenPod("next", is_placed=False, has_run=False, unplaced_for=600.0)
+    STUCK = SeenPod("old", is_being_deleted=True, has_run=True)
+
+    def stopped(self, replicas: int = 1, allowed: int | None = None, **more: Any) -> SeenSharded:
+        allows = frozenset() if allowed is None else frozenset({allowed})
+        seen = dead(
+            cluster(wish=ClusterWish(3, replicas, allows_takeover=allows)), name(0, 0), is_at_the_gate=True
+        )
+        seen = with_node(seen, name(0, 0), disk=LOGGED, dead_for=600.0)
+        found = seen.of(name(0, 1))
+        assert found is not None
+        node = replace(found.node, view=None, known_id=found.node.id, is_in_sync=False)
+        lost = {"node": node, "is_heard": False, "answered": False, "machine": "m2", "pod": self.UNPLACED}
+        return with_node(seen, name(0, 1), **lost | more)
+
+    def opens(self, seen: SeenSharded) -> bool:
+        return OpenGate(name(0, 0)) in actions(planned(seen))
+
+    def test_one_that_is_not_wanted_any_more_is_not_waited_for(self) -> None:
+        assert self.opens(replace(self.stopped(), gone=self.MACHINE))
+
+    def test_nor_is_one_that_is_on_its_way_out(self) -> None:
+        leaving = self.stopped(is_being_deleted=True, pod=self.STUCK)
+        assert self.opens(replace(leaving, gone=self.MACHINE))
+
+    @pytest.mark.parametrize("is_being_deleted", [True, False])
+    def test_without_proof_it_may_be_in_office_and_the_status_says_what_a_person_can_do(
+        self, is_being_deleted: bool
+    ) -> None:
+        found = planned(self.stopped(is_being_deleted=is_being_deleted, pod=self.STUCK))
+        assert OpenGate(name(0, 0)) not in actions(found)
+        assert (
+            "g-0-1 of shard 0 does not answer, and may be in office or have newer data: it is waited for; if it is "
+            "lost for good, its machine (m2) must be deleted or tainted node.kubernetes.io/out-of-service, or the "
+            "annotation valkey.io/allow-takeover: 0 be set"
+        ) in found.report.message
+        assert self.opens(self.stopped(is_being_deleted=is_being_deleted, pod=self.STUCK, allowed=0))
+        assert not self.opens(self.stopped(is_being_deleted=is_being_deleted, pod=self.STUCK, allowed=1))
+
+    def test_one_that_is_wanted_may_bring_its_volume_unless_a_person_says_otherwise(self) -> None:
+        found = planned(replace(self.stopped(replicas=2), gone=self.MACHINE))
+        assert OpenGate(name(0, 0)) not in actions(found)
+        assert (
+            "if the volume is lost for good, the annotation valkey.io/allow-takeover: 0"
+            in found.report.message
+        )
+        assert self.opens(self.stopped(replicas=2, allowed=0))
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            None,
+            SeenPod("next", has_run=False),
+            SeenPod("next", is_placed=False, has_run=False, unplaced_for=5.0),
+        ],
+        ids=["yet to come", "about to start", "looking for a machine"],
+    )
+    def test_so_may_one_that_is_not_wanted_where_its_next_pod_may_start(self, pod: SeenPod | None) -> None:
+        assert not self.opens(replace(self.stopped(pod=pod), gone=self.MACHINE))
+
+    def test_beside_its_volume_no_empty_primary_is_let_in_without_a_person(self) -> None:
+        def empty(seen: SeenSharded) -> SeenSharded:
+            return with_node(replace(seen, gone=self.MACHINE), name(0, 0), disk=Disk())
+
+        assert not self.opens(empty(self.stopped()))
+        assert self.opens(empty(self.stopped(allowed=0)))
+
+    def test_an_earlier_pod_of_it_may_be_in_office(self) -> None:
+        assert not self.opens(replace(self.stopped(may_run_elsewhere=True), gone=self.MACHINE))
+
+    def test_an_earlier_pod_of_the_primary_may_be_too(self) -> None:
+        seen = replace(self.stopped(), gone=self.MACHINE)
+        assert not self.opens(with_node(seen, name(0, 0), may_run_elsewhere=True))
+
+    def test_one_that_is_loading_is_not_lost_whatever_a_person_allows(self) -> None:
+        found = planned(self.stopped(allowed=0, is_heard=True, answered=True))
+        assert OpenGate(name(0, 0)) not in actions(found)
+        assert "the server of g-0-1 of shard 0 runs, and has not answered yet" in found.report.message
+
+    def test_a_primary_that_does_not_answer_either_is_not_said_to_start(self) -> None:
+        silent_too = with_node(
+            self.stopped(allowed=0),
+            name(0, 0),
+            is_dead=False,
+            is_heard=False,
+            is_at_the_gate=False,
+            answered=False,
+        )
+        assert (
+            "g-0-0 does not answer, and nobody who does has the data of shard 0"
+            in planned(silent_too).report.message
+        )
+
+    @pytest.mark.parametrize(("follows", "opens"), [("", True), ("id-old", False)])
+    def test_beside_one_that_came_back_empty_it_is_not_waited_for_either(
+        self, follows: str, opens: bool
+    ) -> None:
+        """A replica of another one has data of the shard, and has yet to learn whom it follows."""
+        more = cluster(replicas=3, wish=ClusterWish(3, 2)).of(name(0, 2))
+        assert more is not None
+        seen = replace(self.stopped(replicas=2, allowed=0), gone=self.MACHINE)
+        view = ClusterView(
+            "id-new", members=(SeenMember("id-new", is_primary=not follows, primary_id=follows),)
+        )
+        third = replace(more, node=replace(more.node, view=view, keys=0, is_in_sync=False))
+        assert self.opens(replace(seen, nodes=(*seen.nodes, third))) is opens
 
 
 class TestElections:

@@ -1,4 +1,4 @@
-"""What `status.lastFailover` says of changes of a primary that were not the operator's doing."""
+"""What `status.lastFailover` says of changes of a primary that nobody but the servers knows all of."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from valkey_operator.api.status import Failover
+from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide.actions import RecordPrimary, Why
+from valkey_operator.decide.cluster_actions import FailOver
 from valkey_operator.decide.shard_succession import Election
 from valkey_operator.kube.objects import ManagedMetadata
 from valkey_operator.operator.cluster_steps import ClusterSteps
 from valkey_operator.operator.instance_steps import Steps
+from valkey_operator.operator.node_steps import NotDone
+from valkey_operator.operator.observations import Observations
 from valkey_operator.operator.seen import Custom
 
 
@@ -20,7 +24,7 @@ class World:
     """Where a status is written."""
 
     def __init__(self) -> None:
-        self.caches = SimpleNamespace(valkeys=None, clusters=None)
+        self.caches = SimpleNamespace(valkeys=None, clusters=None, nodes=None)
         self.settings = SimpleNamespace(image="i", namespace="n", trust_domain="t")
         self.writer = self
         self.primaries: list[tuple[int, str]] = []
@@ -69,6 +73,70 @@ async def test_a_change_that_an_operator_recorded_before_it_was_gone_is_told_as_
     item = await ClusterSteps(world, world, world).note_election(known, found)
     assert item is known
     assert world.primaries == [(2, "g-2-1")]
+
+
+class Handover(World):
+    """Of a shard, as its new primary tells of it at the end."""
+
+    def __init__(self, said: contract.TakenOver | None, result: contract.Result) -> None:
+        super().__init__()
+        node = Custom(ManagedMetadata("g-2-1", "prod"))
+        self.caches.nodes = SimpleNamespace(store={node.key: node})
+        self.observations = Observations()
+        own = contract.ClusterNode(id="b", role=contract.ROLE_PRIMARY, config_epoch=7)
+        view = contract.ClusterView(node_id="b", nodes=[own])
+        seen = contract.Observation(
+            pod_uid="p", sequence=1, server=contract.Server(cluster=view), taken_over=said
+        )
+        self.outcome = contract.Outcome(result=result, observation=seen)
+
+    def pod(self, _node: Custom) -> str:
+        return "its pod"
+
+    async def act(self, *_order: Any) -> contract.Outcome:
+        return self.outcome
+
+
+HANDED_OVER = contract.TakenOver(former="g-2-0", epoch=7)
+
+
+async def handed_over(world: Any, *, planned: bool = True) -> dict[str, Any]:
+    action = FailOver("g-2-1", 2, "g-2-0", "a", "RollingUpdate", planned=planned)
+    steps, item = ClusterSteps(world, world, world), Custom(ManagedMetadata("g", "prod"))
+    return last_of(await steps.carry_out([[action]], item, world, world))
+
+
+@pytest.mark.parametrize(
+    ("said", "bound"),
+    [
+        (HANDED_OVER, {"seconds": 0}),
+        (None, {"isUnknown": True}),
+        (contract.TakenOver(former="g-2-2", epoch=7), {"isUnknown": True}),
+        (contract.TakenOver(former="g-2-0", epoch=6), {"isUnknown": True}),
+        (contract.TakenOver(former="g-2-0", epoch=7, is_under_way=True), {"isUnknown": True}),
+    ],
+    ids=["with every write", "nobody knows", "of another one", "by an earlier change", "not known yet"],
+)
+async def test_a_planned_change_lost_nothing_when_the_new_primary_says_so(
+    said: contract.TakenOver | None, bound: dict[str, Any]
+) -> None:
+    """In time and by an election that came between it may look the same."""
+    world = Handover(said, contract.RESULT_DONE)
+    last = await handed_over(world)
+    assert (last["planned"], last["reason"], last["lossBound"]) == (True, "RollingUpdate", bound)
+    assert world.primaries == [(2, "g-2-1")]
+
+
+async def test_of_one_that_was_not_planned_its_bound_stays() -> None:
+    world = Handover(None, contract.RESULT_DONE)
+    assert (await handed_over(world, planned=False))["lossBound"] == {"seconds": 0}
+
+
+async def test_of_one_that_failed_nothing_is_noted_and_the_next_look_finds_out() -> None:
+    world = Handover(HANDED_OVER, contract.RESULT_FAILED)
+    with pytest.raises(NotDone):
+        await handed_over(world)
+    assert world.primaries == []
 
 
 async def test_a_handover_without_an_operator_is_told_in_the_epoch_in_which_it_was_made() -> None:

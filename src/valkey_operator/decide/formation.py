@@ -55,7 +55,7 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     lasting = frozenset[Pair]() if is_mixed else apart.lasting(seen)
     met = () if is_mixed else tuple(_meet(seen, lasting))
     meet = tuple(each for each in met if not _was_met_in_vain(each, lasting))
-    # Last: what fails there keeps nobody else waiting.
+    # Last: what fails there keeps nobody else waiting; and with whatever else may fail for ever.
     again = tuple(each for each in met if each not in meet)
     follow = tuple(_follow(seen, lasting))
     forget = tuple(_forget(seen))
@@ -63,10 +63,11 @@ def plan(seen: SeenCluster, may_be_lost: frozenset[int] = frozenset()) -> Cluste
     if assign or met or follow or forget:
         hurry = () if is_in_vain else _hurry(seen)
         first: tuple[ClusterAction, ...] = (*hurry, *assign)
-        stages = tuple(stage for stage in (first, meet, follow, forget, again) if stage)
+        last: tuple[ClusterAction, ...] = (*forget, *again)
+        stages = tuple(stage for stage in (first, meet, follow, last) if stage)
         if again and is_in_vain:
             wait = Wait(_silence(seen) or apart.why(seen, lasting), apart.LOOK_SELDOM)
-            return ClusterStep(stages, (wait,), refusals, is_in_vain=not forget)
+            return ClusterStep(stages, (wait,), refusals, is_in_vain=True)
         return ClusterStep(stages, (Wait("the nodes get to know each other", SOON),), refusals)
     return _settled(seen, refusals, lasting)
 
@@ -311,7 +312,9 @@ def _stranded(seen: SeenCluster) -> Iterable[Refusal]:
             yield Refusal(
                 f"let {node.name} begin anew",
                 Guard.A_PRIMARY_WITH_KEYS_IS_NOT_EMPTIED,
-                f"{node.name} follows a server that is gone, and holds {node.keys} keys of it, which nobody can read",
+                f"{node.name} follows a server that is gone, and holds {node.keys} keys of it, which nobody can read; "
+                "nothing is removed, moved or restarted meanwhile: save them if they are needed, then delete its "
+                "PersistentVolumeClaim, where it has one, and its pod, and it begins anew without them",
             )
 
 

@@ -4,6 +4,7 @@ vote, proof that every one that is missing is dead. One that is only unseen may 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -12,7 +13,7 @@ from valkey_operator.decide.actions import Doing, Refusal, Wait, Why
 from valkey_operator.decide.cluster_actions import ClusterStep, FailOver, OpenGate
 from valkey_operator.decide.shard_failover import LEARNS, is_behind
 from valkey_operator.model.cluster import ClusterView, SeenMember
-from valkey_operator.model.instance import TakenOver
+from valkey_operator.model.instance import SeenPod, TakenOver
 from valkey_operator.model.sharded import POD_ENDED, Change, SeenSharded, ShardNode
 
 # A primary whose disk is complete comes back by itself, and loses nothing: so long it is waited for.
@@ -182,13 +183,13 @@ def _loss(seen: SeenSharded, owner: Owner, heir: ShardNode) -> int | None:
 def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None) -> Heir | ClusterStep:
     """No replica is known to have been in sync: what lies on the disk and in the servers decides, when all is known."""
     dead = owner.node
-    others = [each for each in seen.in_shard(owner.shard) if each is not dead and each.node.id != owner.id]
-    # One that never ran, as where no machine has room for it, may never answer, and has nothing to say.
-    silent = sorted(
-        each.name for each in others if _is_silent(each) and not each.is_dead and each.node.may_hold_data
-    )
+    # Who is on its way out may be in office, too.
+    shard = (each for each in seen.nodes if each.node.shard == owner.shard)
+    others = [each for each in shard if each is not dead and each.node.id != owner.id]
+    unheard = [each for each in others if _is_unheard(each)]
+    silent = [each for each in unheard if not (_never_ran(seen, each) or _is_given_up(seen, owner, each))]
     if silent:
-        return ClusterStep(waits=(Wait(f"{', '.join(silent)} of shard {owner.shard} does not answer"),))
+        return ClusterStep(waits=(Wait(_who_is_silent(seen, owner.shard, silent)),))
     if dead is not None and not dead.is_dead and _brings_its_volume(seen, dead):
         # It may have taken writes after all its replicas were gone.
         return ClusterStep(waits=(Wait(f"{dead.name} is about to return with its volume", 1.0),))
@@ -196,9 +197,8 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
         return Heir(fullest, Why.FULLEST_DATA, None)
     if dead is None:
         return ClusterStep()
-    is_all_there_is = bool(others) and all(
-        _is_silent(each) and not each.node.may_hold_data for each in others
-    )
+    # The gate asks them, too, and would wait for them for ever.
+    is_all_there_is = bool(unheard) and all(each in unheard or _has_no_part(each) for each in others)
     may_have_a_twin = dead.may_run_elsewhere and owner.shard not in seen.wish.allows_takeover
     if dead.is_at_the_gate and is_all_there_is and may_have_a_twin:
         return ClusterStep(waits=(Wait(_twin(dead)),))
@@ -206,8 +206,32 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
         opened = OpenGate(dead.name)
         doing = Doing(FAILOVER, f"{dead.name} starts, with what is on its volume")
         return ClusterStep(((opened,),), (Wait(f"{dead.name} starts", 0.5),), doing=doing)
-    return ClusterStep(
-        waits=(Wait(f"the server of {dead.name} is about to start, with what is on its volume"),)
+    return ClusterStep(waits=(Wait(_why_not_yet(seen, dead)),))
+
+
+def _why_not_yet(seen: SeenSharded, dead: ShardNode) -> str:
+    if dead.is_dead or dead.node.id in seen.gone:
+        return f"the server of {dead.name} is about to start, with what is on its volume"
+    return f"{dead.name} does not answer, and nobody who does has the data of shard {dead.node.shard}"
+
+
+def _who_is_silent(seen: SeenSharded, shard: int, silent: list[ShardNode]) -> str:
+    """And what a person can do where nothing else will end it."""
+    loading = sorted(each.name for each in silent if _is_loading(each))
+    if loading:
+        return f"the server of {', '.join(loading)} of shard {shard} runs, and has not answered yet"
+    names = ", ".join(sorted(each.name for each in silent))
+    may_run = [each for each in silent if each.node.id not in seen.gone]
+    annotation = f"the annotation valkey.io/allow-takeover: {shard}"
+    if not may_run:
+        return (
+            f"{names} of shard {shard} does not answer, and may bring newer data with its volume: it is waited for; if "
+            f"the volume is lost for good, {annotation} must be set"
+        )
+    return (
+        f"{names} of shard {shard} does not answer, and may be in office or have newer data: it is waited for; if it "
+        f"is lost for good, its machine{_machines(may_run)} must be deleted or tainted "
+        f"node.kubernetes.io/out-of-service, or {annotation} be set"
     )
 
 
@@ -220,16 +244,52 @@ def _twin(dead: ShardNode) -> str:
     )
 
 
-def _is_silent(each: ShardNode) -> bool:
-    return each.node.view is None
+def _is_unheard(each: ShardNode) -> bool:
+    """Neither its server says anything, nor its sidecar for all of its pods that none runs."""
+    return each.node.view is None and (not each.is_dead or each.may_run_elsewhere)
+
+
+def _never_ran(seen: SeenSharded, each: ShardNode) -> bool:
+    """As where no machine has room for it: it may never answer, and has nothing to say. One that has an id has run, in
+    an earlier pod: that its next one has not says nothing where that one was taken away by force."""
+    may_live = bool(each.node.id) and each.node.id not in seen.gone
+    return not (each.node.may_hold_data or each.may_run_elsewhere or may_live)
+
+
+def _is_given_up(seen: SeenSharded, owner: Owner, each: ShardNode) -> bool:
+    """Nobody waits for what it may have: a person says so; or its server cannot run any more, and none is to run there
+    again, and the former primary has its data."""
+    if owner.shard in seen.wish.allows_takeover:
+        return not _is_loading(each)
+    if each.node.id not in seen.gone or each.may_run_elsewhere:
+        return False
+    is_surplus = each.node.index >= seen.wish.replicas or each.node.shard >= seen.wish.shards
+    has_data = owner.node is not None and owner.node.disk.has_data
+    return each.is_being_deleted or (is_surplus and has_data and not _may_start_again(each.pod))
+
+
+def _is_loading(each: ShardNode) -> bool:
+    """Or it hangs: its sidecar says that a server runs, which has not answered yet."""
+    return each.is_heard and not each.is_dead and _is_unheard(each)
+
+
+def _has_no_part(each: ShardNode) -> bool:
+    """Of the shard's data: as one that came back empty. What keys it has nobody could read there, and they stay."""
+    view = each.node.view
+    if view is None or each.may_run_elsewhere:
+        return False
+    return view.own.is_primary and not view.own.slots and not view.importing
 
 
 def _brings_its_volume(seen: SeenSharded, dead: ShardNode) -> bool:
     """Its pod has ended, its machine lives; where the next pod finds no machine for long, it is not waited for."""
-    pod = dead.pod
     is_allowed = dead.node.shard in seen.wish.allows_takeover
     if is_allowed or not dead.node.may_hold_data or seen.gone.get(dead.node.id) != POD_ENDED:
         return False
+    return _may_start_again(dead.pod)
+
+
+def _may_start_again(pod: SeenPod | None) -> bool:
     return pod is None or pod.is_being_deleted or pod.is_placed or pod.unplaced_for < UNPLACED
 
 
@@ -290,12 +350,13 @@ def _refuse(seen: SeenSharded, unproven: list[SeenMember]) -> ClusterStep:
     if returning:
         return ClusterStep(waits=(Wait(f"{', '.join(returning)} is about to return"),))
     names = ", ".join(sorted(_name_of(seen, each) for each in unproven))
+    machines = _machines(_node_of(seen, each.id) for each in unproven)
     numbers = ",".join(
         str(shard) for shard in sorted({shard for shard in shards.values() if shard is not None})
     )
     why = (
         f"too few primaries are left to vote, and {names} may be alive: each must answer, or its machine"
-        f"{_machines(seen, unproven)} be deleted or tainted node.kubernetes.io/out-of-service, or the annotation "
+        f"{machines} be deleted or tainted node.kubernetes.io/out-of-service, or the annotation "
         f"valkey.io/allow-takeover: {numbers} be set"
     )
     return ClusterStep(waits=(Wait(why),), refusals=(Refusal(f"replace {names}", GUARD, why),))
@@ -311,9 +372,8 @@ def _may_return(node: ShardNode | None) -> bool:
     return node.is_heard or (not pod.has_run and (pod.is_placed or pod.unplaced_for < UNPLACED))
 
 
-def _machines(seen: SeenSharded, members: list[SeenMember]) -> str:
-    found = (_node_of(seen, each.id) for each in members)
-    names = sorted({node.machine for node in found if node is not None and node.machine})
+def _machines(nodes: Iterable[ShardNode | None]) -> str:
+    names = sorted({node.machine for node in nodes if node is not None and node.machine})
     return f" ({', '.join(names)})" if names else ""
 
 

@@ -19,11 +19,13 @@ from valkey_operator.decide.shard_succession import Election
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.cluster import as_ranges, as_slots
 from valkey_operator.model.deployment import Deployment
+from valkey_operator.model.instance import TakenOver
 from valkey_operator.model.sharded import SeenSharded
 from valkey_operator.model.times import written
+from valkey_operator.operator import cluster_view
 from valkey_operator.operator.calls import Caller
 from valkey_operator.operator.cluster_seen import ClusterSight, place_of
-from valkey_operator.operator.instance_seen import switchover_request
+from valkey_operator.operator.instance_seen import switchover_request, taken_over
 from valkey_operator.operator.node_steps import NodeSteps
 from valkey_operator.operator.seen import VALKEY_CLUSTERS, Custom
 from valkey_operator.operator.world import World
@@ -71,6 +73,7 @@ class ClusterSteps:
             for tried, outcome in zip(stage, done, strict=True):
                 if isinstance(tried, do.FailOver):
                     if not isinstance(outcome, BaseException):
+                        item = await self._doubt(tried, item)
                         self._sight.note_primary(item.key, tried.shard, tried.node)
                     item = await self._note_end(tried, item, outcome)
             errors = [each for each in done if isinstance(each, BaseException)]
@@ -148,6 +151,23 @@ class ClusterSteps:
             taken_up = {"id": request.id, "result": "UnderWay"}
             return await self._status(item, lastFailover=last, lastSwitchover=taken_up)
         return await self._status(item, lastFailover=last)
+
+    async def _doubt(self, action: do.FailOver, item: Custom) -> Custom:
+        """That a planned change was made in time is no proof that every write is there: the former primary may have
+        died meanwhile, and the servers have elected the same one. A sidecar of an older version does not say so."""
+        last = item.status.get("lastFailover") or {}
+        is_of_it = (last.get("from"), last.get("to")) == (action.former, action.node)
+        if not action.planned or not is_of_it or self._has_every_write(action, item):
+            return item
+        return await self._status(item, lastFailover={**last, "lossBound": {"isUnknown": True}})
+
+    def _has_every_write(self, action: do.FailOver, item: Custom) -> bool:
+        """By the word of the new primary, which came with its answer, on this very change."""
+        heard = self._world.observations.get(Key(item.metadata.namespace, action.node))
+        if heard is None:
+            return False
+        epoch = cluster_view.view(heard.observation.server.cluster).own.config_epoch
+        return taken_over(heard.observation) == TakenOver(action.former, epoch)
 
     async def _note_end(self, action: do.FailOver, item: Custom, why: BaseException | None) -> Custom:
         """A request is answered once, also when it failed: a person may ask again."""
