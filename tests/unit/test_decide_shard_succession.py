@@ -72,6 +72,13 @@ class TestLostQuorum:
         (voted,) = actions(planned(one_left))
         assert (voted.node, voted.proof) == (name(1, 1), "")
 
+    def test_whoever_loads_its_data_is_not_replaced_by_a_persons_word(self) -> None:
+        """It was let in by it, and has more than the one that follows it."""
+        seen = dead(cluster(wish=ClusterWish(3, 2, allows_takeover=frozenset({0}))), name(0, 0))
+        hung = with_node(seen, name(0, 0), is_dead=False)
+        assert [each.node for each in actions(planned(hung)) if isinstance(each, FailOver)] == [name(0, 1)]
+        assert not actions(planned(with_node(hung, name(0, 0), is_loading=True)))
+
     def test_the_second_waits_until_it_knows_the_epoch_of_the_first(self) -> None:
         seen = self.both_dead()
         first = seen.of(name(2, 1))

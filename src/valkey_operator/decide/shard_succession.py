@@ -143,7 +143,9 @@ def _is_to_be_replaced(seen: SeenSharded, owner: Owner) -> bool:
         return False
     if owner.node is not None and owner.node.is_dead:
         return True
-    return owner.id in seen.gone or owner.shard in seen.wish.allows_takeover
+    # Whoever was let in by that very word, and loads, has what nobody else has.
+    is_loading = owner.node is not None and owner.node.is_loading
+    return owner.id in seen.gone or (owner.shard in seen.wish.allows_takeover and not is_loading)
 
 
 def _choose(seen: SeenSharded, owner: Owner) -> Heir | ClusterStep:

@@ -71,6 +71,8 @@ class ShardNode:
     age: float = 0.0
     is_dead: bool = False
     dead_for: float = 0.0
+    # Its server runs, and has its data in a moment.
+    is_loading: bool = False
     # No other pod of this node can run a server unseen: what its sidecar says is true of the node.
     is_alone: bool = True
     # A pod that was there before, and of whose end nothing is known, may run a server on another machine.
