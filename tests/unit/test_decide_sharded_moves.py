@@ -1,0 +1,118 @@
+"""Slots of a cluster on their way: how far they are, what holds them back, and which of them go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.test_decide_sharded import actions, cluster, guards, name, planned, with_node
+from valkey_operator.decide.cluster_actions import RestartPod
+from valkey_operator.decide.resharding import BY_HAND, MigrateSlots
+from valkey_operator.decide.shard_moves import HELD_BACK, after
+from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded
+
+MEBIBYTE = 1 << 20
+
+
+class TestMoves:
+    def scaling(self, **wish: Any) -> SeenSharded:
+        """Three shards own slots, a fourth has joined."""
+        return cluster(shards=4, wish=ClusterWish(4, 2, **wish))
+
+    def test_they_are_counted_from_the_first_look_on(self) -> None:
+        doing = planned(self.scaling()).report.operation
+        assert doing is not None
+        assert (doing.kind, doing.done, doing.total) == ("Scaling", 0, 4096)
+        assert doing.step.startswith(
+            "4096 slots (0 bytes) are still to move; now slots 4096-5461 from shard 0"
+        )
+
+    def test_what_is_done_counts_on(self) -> None:
+        assert after(None, 4096) == Progress(0, 4096)
+        assert after(Progress(0, 4096), 3000) == Progress(1096, 4096)
+        assert after(Progress(1096, 4096), 3500) == Progress(1096, 4596)  # some were called off
+        assert after(Progress(1096, 4096), 0) == Progress(4096, 4096)
+
+    def test_a_person_may_stop_them_and_all_else_goes_on(self) -> None:
+        found = planned(self.scaling(is_stopped=True))
+        assert (actions(found), guards(found), found.report.operation) == ([], {BY_HAND}, None)
+        assert found.again is None, "nobody polls for a person"
+        rolls = planned(with_node(self.scaling(is_stopped=True), name(0, 1), needs_restart="why"))
+        assert actions(rolls) == [RestartPod(name(0, 1), "why")]
+
+    def full(self, seen: SeenSharded) -> SeenSharded:
+        for shard in range(4):
+            seen = with_node(
+                seen,
+                name(shard, 0),
+                used_bytes=(20 if shard == 3 else 900) * MEBIBYTE,
+                max_bytes=400 * MEBIBYTE,
+            )
+        return seen
+
+    def test_what_does_not_fit_is_not_begun_and_looked_at_again(self) -> None:
+        found = planned(self.full(self.scaling()))
+        assert (actions(found), guards(found)) == ([], {"every_target_has_room"})
+        assert "raise resources.limits.memory" in found.report.message
+        assert found.again == HELD_BACK
+
+    def test_the_restarts_that_would_give_it_room_are_not_held_back_by_it(self) -> None:
+        found = planned(with_node(self.full(self.scaling()), name(3, 1), needs_restart="more memory"))
+        assert actions(found) == [RestartPod(name(3, 1), "more memory")]
+        assert guards(found) == {"every_target_has_room"}
+
+    def test_an_upgrade_is_finished_before_slots_go_to_what_is_older(self) -> None:
+        """Four are to be three: the third still runs the old version, and the fourth the new one."""
+        seen = cluster(shards=4, slots_of=4, wish=ClusterWish(3, 2))
+        for shard in range(3):
+            for index in range(2):
+                seen = with_node(seen, name(shard, index), major_version=8, needs_restart="another image")
+        found = planned(seen)
+        assert [type(action) for action in actions(found)] == [RestartPod]
+        assert guards(found) == {"slots_do_not_go_to_an_older_server"}
+
+
+def test_a_shard_tells_its_memory_and_who_is_behind() -> None:
+    seen = with_node(cluster(), name(0, 0), used_bytes=5, max_bytes=9)
+    found = seen.of(name(0, 1))
+    assert found is not None
+    behind = with_node(seen, name(0, 1), node=replace(found.node, is_in_sync=False))
+    shard = planned(behind).report.shards[0]
+    assert (shard.behind, shard.used_bytes, shard.max_bytes) == ((name(0, 1),), 5, 9)
+    assert planned(seen).report.shards[0].behind == ()
+
+
+class TestWeights:
+    """Of slots: which of them go is decided by what is in them."""
+
+    def scaled(self, **more: Any) -> SeenSharded:
+        seen = cluster(shards=4, wish=ClusterWish(4, 2), **more)
+        counted = (replace(each.node, keys=10 * (each.node.shard < 3)) for each in seen.nodes)
+        nodes = (
+            replace(each, node=node, used_bytes=1 << 20)
+            for each, node in zip(seen.nodes, counted, strict=True)
+        )
+        return replace(seen, nodes=tuple(nodes))
+
+    def moved(self, seen: SeenSharded, source: str) -> frozenset[int]:
+        found = [each for each in actions(planned(seen)) if isinstance(each, MigrateSlots)]
+        return frozenset().union(*(each.slots for each in found if each.node == source))
+
+    def test_keys_are_counted_before_slots_move_and_not_while_somebody_is_away(self) -> None:
+        assert self.scaled().is_to_be_counted
+        assert not self.scaled(slot_keys={}).is_to_be_counted
+        assert not cluster().is_to_be_counted
+        for seen in (self.scaled(), cluster()):
+            nodes = (each.unheard() if each.name == name(0, 0) else each for each in seen.nodes)
+            assert not replace(seen, nodes=tuple(nodes)).is_to_be_counted
+
+    def test_those_go_that_bring_the_bytes_closest_to_even(self) -> None:
+        heavy = dict.fromkeys(range(2500, 2564), 100)
+        keys = {slot: heavy.get(slot, 0) for slot in range(5462)}
+        assert not self.moved(self.scaled(), name(0, 0)) & heavy.keys()
+        assert len(self.moved(self.scaled(slot_keys=keys), name(0, 0)) & heavy.keys()) > 8
+
+    def test_a_shard_that_was_not_counted_whole_goes_by_the_number_of_slots(self) -> None:
+        for keys in (dict.fromkeys(range(2500, 2564), 100), dict.fromkeys(range(5462), 0)):
+            counted = self.moved(self.scaled(slot_keys=keys), name(0, 0))
+            assert counted == self.moved(self.scaled(), name(0, 0))
