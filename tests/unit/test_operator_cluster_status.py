@@ -11,7 +11,7 @@ import pytest
 from tests.unit.test_decide_sharded import cluster, name, with_node
 from valkey_operator.api.deployments import ValkeyClusterStatus
 from valkey_operator.api.reasons import Reason
-from valkey_operator.api.requests import SWITCHOVER
+from valkey_operator.api.requests import ALLOW_TAKEOVER, SWITCHOVER
 from valkey_operator.decide.actions import Doing
 from valkey_operator.decide.sharded import Plan, plan
 from valkey_operator.decide.support import Refusal
@@ -55,6 +55,17 @@ def test_what_was_counted_stays_while_a_node_is_removed_in_between() -> None:
     assert (same["done"], same["total"], same["startedAt"]) == (100, 200, "2026-11-15T11:00:00Z")
     other = shown(item(observedGeneration=2, operation=before), removing)["operation"]
     assert "total" not in other, "another wish is counted anew"
+
+
+def test_an_allowance_that_has_served_is_to_be_taken_away() -> None:
+    known = {"allowancesUsed": {"takeover": [1]}}
+    seen = Custom(ManagedMetadata("g", "prod", annotations={ALLOW_TAKEOVER: "1"}), {}, known)
+    after = shown(seen, plan(cluster()))
+    assert after["message"].endswith(
+        "; valkey.io/allow-takeover has served for shard 1: take it away; set anew, it counts anew"
+    )
+    taken_away = shown(Custom(ManagedMetadata("g", "prod"), {}, known), plan(cluster()))
+    assert ("allowancesUsed" in taken_away, "allow-takeover" in taken_away["message"]) == (False, False)
 
 
 def test_the_epoch_and_the_pause_of_a_failover_are_told_when_the_new_primary_is_in_office() -> None:

@@ -46,7 +46,8 @@ def status(
     """`said`: what went wrong with a step; `seconds_left`: until the operation under way is over, if that is known;
     `zones`: by node; `pause`: of the last failover, in milliseconds."""
     report, generation = found.report, item.metadata.generation
-    message = "; ".join(dict.fromkeys([report.message, *said]))
+    spent = _spent(item, found)
+    message = "; ".join(dict.fromkeys([report.message, *said, *map(_used_up, spent.items())]))
     told = {each["shardIndex"]: each.get("usedBytes", 0) for each in item.status.get("shards") or ()}
     after: dict[str, Any] = {
         **{name: item.status[name] for name in RECORDS if name in item.status},
@@ -68,7 +69,7 @@ def status(
     }
     if last := _last_failover(item, report.shards, pause):
         after["lastFailover"] = last
-    if spent := _spent(item, found):
+    if spent:
         after["allowancesUsed"] = spent
     if report.operation is not None:
         after["operation"] = _operation(item, report.operation, now, seconds_left)
@@ -115,6 +116,13 @@ def _spent(item: Custom, found: Plan) -> dict[str, list[int]]:
     return {
         name: sorted(shards) for name, shards in (("takeover", takeover), ("dataLoss", data_loss)) if shards
     }
+
+
+def _used_up(allowance: tuple[str, list[int]]) -> str:
+    """Whoever needs it once more would find it set, and wait."""
+    name, shards = allowance
+    annotation = {"takeover": ALLOW_TAKEOVER, "dataLoss": ALLOW_DATA_LOSS}[name]
+    return f"{annotation} has served for shard {', '.join(map(str, shards))}: take it away; set anew, it counts anew"
 
 
 def _shard(shard: ShardReport, told: int, zones: Mapping[str, str]) -> dict[str, Any]:
