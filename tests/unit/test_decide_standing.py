@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from valkey_operator.api import layers
-from valkey_operator.decide.standing import NodeWord, standing
+from valkey_operator.decide.standing import NodeWord, is_good, standing
 from valkey_operator.model.deployment import Deployment
 
 
@@ -52,3 +52,24 @@ def test_a_node_that_has_not_seen_its_newest_spec_does_not_run_with_it() -> None
 def test_the_only_copy_in_memory_is_warned_of(replicas: int, volume: bool, is_risky: bool) -> None:
     found = standing(deployment(replicas=replicas, persistence={"enabled": volume}), [])[1]
     assert (found.type, found.holds) == ("Warning", is_risky)
+
+
+READY = {"state": "Ready", "observedGeneration": 3}
+
+
+@pytest.mark.parametrize(
+    ("status", "nodes"),
+    [
+        (READY, []),
+        ({**READY, "state": "Degraded"}, [word("demo-0")]),
+        ({**READY, "observedGeneration": 2}, [word("demo-0")]),
+        (READY, [word("demo-0"), word("demo-1", "RestartNeeded")]),
+        (READY, [NodeWord("demo-0", 2, {"observedGeneration": 2, "needsRestart": True})]),
+        (READY, [NodeWord("demo-0", 2, {})]),
+    ],
+)
+def test_what_not_all_run_with_or_is_not_well_is_nothing_to_go_back_to(
+    status: dict[str, Any], nodes: list[NodeWord]
+) -> None:
+    assert not is_good(3, status, nodes)
+    assert is_good(3, READY, [word("demo-0"), word("demo-1")])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from valkey_operator.api.kinds import GROUP, KINDS, VERSION
 from valkey_operator.cli.command import Problem
-from valkey_operator.render.marks import CLUSTER
+from valkey_operator.render.marks import CLUSTER, last_good
 
 if TYPE_CHECKING:
     from valkey_operator.kube.client import Client
@@ -94,6 +94,18 @@ class Cluster:
         selection = resources.Selection(labels=f"{CLUSTER}={metadata['name']}")
         found = await self.client.list_all(_resource("ValkeyNode"), dict, self.namespace, selection)
         return sorted((each for each in found if metadata["uid"] in _owners(each)), key=_name)
+
+    async def last_good(self, name: str) -> Found | None:
+        """The spec of a deployment when everything was well last, as the operator has noted it."""
+        from valkey_operator.kube import errors, objects, resources  # noqa: PLC0415 - see above
+
+        try:
+            there: Found = await self.client.get(
+                resources.SERVICES, objects.Key(self.namespace, f"{name}-headless"), dict
+            )
+        except errors.NotFound:
+            return None
+        return last_good(there["metadata"].get("annotations") or {})
 
     async def events(self) -> list[Found] | None:
         """What the operator said in this namespace; None where the user may not read it."""

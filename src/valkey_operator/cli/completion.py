@@ -17,7 +17,7 @@ case "$#" in
     1) printf '%s\\n' {commands} ;;
     2) case "$1" in
         effective) printf '%s\\n' {kinds} ;;
-        status | switchover) kubectl get valkeys,valkeyclusters --output=name 2>/dev/null | sed 's#.*/##' ;;
+        status | switchover | rollback) kubectl get valkeys,valkeyclusters --output=name 2>/dev/null | sed 's#.*/##' ;;
         reshard | cancel) kubectl get valkeyclusters --output=name 2>/dev/null | sed 's#.*/##' ;;
     esac ;;
     3) [ "$1" = effective ] && kubectl get "$2" --output=name 2>/dev/null | sed 's#.*/##' ;;
@@ -28,7 +28,7 @@ echo :4
 
 def run(options: argparse.Namespace) -> Answer:  # noqa: ARG001 - it asks for nothing
     kinds = " ".join(kind.lower() for kind in APPLIES)
-    commands = "status switchover reshard cancel effective convert version completion"
+    commands = "status switchover reshard cancel rollback effective convert version completion"
     return Answer(SCRIPT.format(commands=commands, kinds=kinds).rstrip())
 
 

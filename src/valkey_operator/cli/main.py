@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 
-from valkey_operator.cli import cancel, completion, convert, effective, reshard, status, switchover, version
+from valkey_operator.cli import (
+    cancel,
+    completion,
+    convert,
+    effective,
+    reshard,
+    rollback,
+    status,
+    switchover,
+    version,
+)
 from valkey_operator.cli.command import Problem
 
 COMMANDS = (
-    status.COMMAND, switchover.COMMAND, reshard.COMMAND, cancel.COMMAND, effective.COMMAND, convert.COMMAND,
-    version.COMMAND, completion.COMMAND,
+    status.COMMAND, switchover.COMMAND, reshard.COMMAND, cancel.COMMAND, rollback.COMMAND, effective.COMMAND,
+    convert.COMMAND, version.COMMAND, completion.COMMAND,
 )  # fmt: skip
 
 

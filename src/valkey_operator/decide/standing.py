@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from valkey_operator.api.reasons import ConditionType, Reason
+from valkey_operator.api.status import State
 from valkey_operator.decide.conditions import Condition
 from valkey_operator.model.deployment import Deployment
 
@@ -28,6 +29,18 @@ class NodeWord:
             if each["type"] == ConditionType.CONFIG_APPLIED and each["status"] == "False":
                 return each["reason"], each["message"]
         return None
+
+
+def is_good(generation: int, status: Mapping[str, Any], nodes: Iterable[NodeWord]) -> bool:
+    """Everything runs with what is asked for, and is well."""
+    is_seen = (status.get("state"), status.get("observedGeneration")) == (State.READY, generation)
+    words = list(nodes)
+    return is_seen and bool(words) and all(_runs_with_it(each) for each in words)
+
+
+def _runs_with_it(node: NodeWord) -> bool:
+    is_told = node.status.get("observedGeneration") == node.generation
+    return is_told and not node.status.get("needsRestart") and node.objection() is None
 
 
 def standing(deployment: Deployment, nodes: Iterable[NodeWord]) -> list[Condition]:

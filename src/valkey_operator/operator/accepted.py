@@ -10,7 +10,7 @@ from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.operator import names
 from valkey_operator.operator.world import Caches
-from valkey_operator.render import service
+from valkey_operator.render import marks, service
 
 # Nobody tells when a reason against it has gone: a name, a quota.
 REFUSED_AGAIN = 30.0
@@ -39,7 +39,7 @@ class Accepted:
         there = self._caches.services.store.get(Key(wished.namespace, service.headless_name(wished)))
         if there is None or not any(owner.uid == wished.uid for owner in there.metadata.owner_references):
             return None
-        values = service.accepted(there.metadata.annotations)
+        values = marks.accepted(there.metadata.annotations)
         if values is None:
             return None
         # What is required since then, or was let through before, is no reason to leave alone what serves so.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from valkey_operator.api.layers import pinned
 from valkey_operator.api.status import State
 from valkey_operator.decide.conditions import conditions
-from valkey_operator.decide.standing import NodeWord, standing
+from valkey_operator.decide.standing import NodeWord, is_good, standing
 from valkey_operator.decide.support import Refusal
 from valkey_operator.kube.controller import Again, Controller, itself, label
 from valkey_operator.kube.informer import Informer
@@ -23,7 +23,7 @@ from valkey_operator.operator.instance_steps import label_roles
 from valkey_operator.operator.making import Making, noting
 from valkey_operator.operator.seen import Custom, Pod
 from valkey_operator.operator.world import World
-from valkey_operator.render import marks
+from valkey_operator.render import marks, service
 
 RESYNC = 600.0
 # Of a status: what nobody does who does not look after it.
@@ -103,10 +103,8 @@ class Care(ABC):
         nobody looks after it."""
         nodes = self._all.nodes(item.key)
         if deployment is not None:
-            words = [NodeWord(each.metadata.name, each.metadata.generation, each.status) for each in nodes]
-            said = conditions(
-                item.status, standing(deployment, words), item.metadata.generation, datetime.now(UTC)
-            )
+            holds = standing(deployment, map(_word, nodes))
+            said = conditions(item.status, holds, item.metadata.generation, datetime.now(UTC))
             after = {**after, "conditions": [*after["conditions"], *said]}
         lagging = self._lagging(nodes)
         after = {name: value for name, value in after.items() if name != LAGGING}
@@ -119,6 +117,15 @@ class Care(ABC):
             await self._write(item, after)
         await label_roles(self._world, [(node, self._all.pod(node)) for node in nodes])
         return pause or None
+
+    def _last_good(self, item: Custom, deployment: Deployment) -> str:
+        """The spec that a roll may go back to: this one if all run with it and are well, else the noted one."""
+        if is_good(item.metadata.generation, item.status, map(_word, self._all.nodes(item.key))):
+            return service.as_written(item.spec)
+        there = self._world.caches.services.store.get(
+            Key(item.metadata.namespace, service.headless_name(deployment))
+        )
+        return there.metadata.annotations.get(marks.LAST_GOOD, "") if there is not None else ""
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
         """Onto the very version that was seen: the record in it must not be undone by an older look."""
@@ -144,3 +151,7 @@ class Care(ABC):
 
     def _concerned(self, item: Object) -> list[Key]:
         return self._world.deployments.concerned(self._kind, item.metadata.namespace)
+
+
+def _word(node: Custom) -> NodeWord:
+    return NodeWord(node.metadata.name, node.metadata.generation, node.status)

@@ -72,7 +72,7 @@ class ClusterController(Care):
 
     async def _make(self, item: Custom, deployment: Deployment, denied: list[str]) -> None:
         """Addresses, and the specs of nodes."""
-        for wanted in service.services(deployment, ""):
+        for wanted in service.services(deployment, "", self._last_good(item, deployment)):
             with noting(denied):
                 await self._world.writer.apply(self._world.caches.services, wanted)
         await self._making.rest(deployment, self._sight.nodes(item.key), denied)

@@ -139,7 +139,8 @@ class ValkeyController(Care):
         writer, caches = self._world.writer, self._world.caches
         primary = item.status.get("primary") or f"{deployment.name}-0"
         # Where it leads is changed by a step of the plan alone.
-        for wanted in service.services(deployment, self._sight.leads_to(deployment) or primary):
+        leads_to = self._sight.leads_to(deployment) or primary
+        for wanted in service.services(deployment, leads_to, self._last_good(item, deployment)):
             with noting(denied):
                 await writer.apply(caches.services, wanted)
         await self._making.rest(deployment, self._sight.nodes(item.key), denied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ ROLE = "valkey.io/role"
 LEADS_TO = "valkey.io/leads-to"
 # On the headless Service of a deployment: the values by which it is looked after, while later wishes are refused.
 ACCEPTED = "valkey.io/accepted"
+# There, too: the spec with which everything was well last, to which a person may go back.
+LAST_GOOD = "valkey.io/last-good"
 PRIMARY, REPLICA = "primary", "replica"
 COMPONENT = "app.kubernetes.io/component"
 SERVER = "server"
@@ -93,3 +96,21 @@ def owned_by(owner: Owner) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def last_good(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """Of a headless Service."""
+    return _written(annotations, LAST_GOOD)
+
+
+def accepted(annotations: Mapping[str, str]) -> dict[str, Any] | None:
+    """The values that a headless Service was made from."""
+    return _written(annotations, ACCEPTED)
+
+
+def _written(annotations: Mapping[str, str], name: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(annotations.get(name, "null"))
+    except ValueError:  # somebody has changed it
+        return None
+    return found if isinstance(found, dict) else None

@@ -13,15 +13,15 @@ Part = dict[str, Any]
 
 PORT = 6379
 HEADLESS = "None"
-# All annotations of an object together may be a little longer.
-MOST_WRITTEN = 200_000
+# Two of these are a little less than all annotations of an object together may be.
+MOST_WRITTEN = 100_000
 
 
-def services(deployment: Deployment, primary: str) -> list[Part]:
+def services(deployment: Deployment, primary: str, last_good: str = "") -> list[Part]:
     """All that this deployment asks for; those of `unwanted_services` are to go."""
     is_cluster = deployment.kind == "ValkeyCluster"
     clients = cluster_service(deployment) if is_cluster else primary_service(deployment, primary)
-    made = [clients, headless_service(deployment)]
+    made = [clients, headless_service(deployment, last_good)]
     if deployment.value("readService.enabled"):
         made.append(read_service(deployment))
     if exporter.is_wanted(deployment):
@@ -59,18 +59,22 @@ def read_service(deployment: Deployment) -> Part:
     return _for_clients(deployment, read_name(deployment), selector)
 
 
-def headless_service(deployment: Deployment) -> Part:
+def headless_service(deployment: Deployment, last_good: str = "") -> Part:
     """The addresses of all pods that are ready, for clients that look for them by themselves.
 
     What it was made from is written beside it: an operator that starts while the wish of the day is refused goes on by
-    that.
+    that. And the spec with which everything was well last.
     """
     metadata = marks.metadata(deployment, headless_name(deployment), "service")
-    values = json.dumps(deployment.values, sort_keys=True, separators=(",", ":"))
-    if len(values) <= MOST_WRITTEN:
-        metadata["annotations"][marks.ACCEPTED] = values
+    for name, written in ((marks.ACCEPTED, as_written(deployment.values)), (marks.LAST_GOOD, last_good)):
+        if 0 < len(written) <= MOST_WRITTEN:
+            metadata["annotations"][name] = written
     spec = {"clusterIP": HEADLESS, "selector": marks.pods(deployment), "ports": [_port("valkey", PORT)]}
     return {"metadata": metadata, "spec": spec}
+
+
+def as_written(tree: Mapping[str, Any]) -> str:
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
 
 
 def metrics_service(deployment: Deployment) -> Part:
@@ -87,15 +91,6 @@ def metrics_service(deployment: Deployment) -> Part:
 
 def headless_name(deployment: Deployment) -> str:
     return f"{deployment.name}-headless"
-
-
-def accepted(annotations: Mapping[str, str]) -> dict[str, Any] | None:
-    """The values that the headless Service was made from, by its annotations."""
-    try:
-        values = json.loads(annotations.get(marks.ACCEPTED, "null"))
-    except ValueError:  # somebody has changed it
-        return None
-    return values if isinstance(values, dict) else None
 
 
 def read_name(deployment: Deployment) -> str:
