@@ -48,11 +48,14 @@ class Deployed:
 
     kind: ClassVar[str]
     name: ClassVar[str]
+    # Comes and goes beside work that cannot be taken back itself.
+    passing_wish: ClassVar[dict[str, Any]]
 
     def __init__(self, place: Place, faults: Faults, seed: int) -> None:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
         self._is_reversed = False
+        self._has_gone_back = False
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.place.get(self.kind, self.name).get("status", {})
@@ -69,17 +72,61 @@ class Deployed:
 
     async def patch(self, spec: dict[str, Any], *, can_go_back: bool = True) -> None:
         """Struck by a change of mind: and back, and again, each at a moment that the dice choose."""
+        if self._is_reversed and can_go_back:
+            await self._patch_and_go_back(spec)
+            await self._some_moment()
+        await self._patch(spec)
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """For work that cannot be taken back: struck by a change of mind, another wish comes and goes meanwhile."""
+        passing = asyncio.create_task(self._pass())
+        try:
+            yield
+            await passing
+        finally:
+            passing.cancel()
+
+    async def _pass(self) -> None:
+        if self._is_reversed:
+            await self._some_moment()
+            await self._patch_and_go_back(self.passing_wish)
+
+    async def _patch_and_go_back(self, spec: dict[str, Any]) -> None:
         before = self.place.get(self.kind, self.name)["spec"]
         await self._patch(spec)
-        if self._is_reversed and can_go_back:
-            await asyncio.sleep(self.dice.uniform(0, SOON))
-            await self._patch({field: before.get(field) for field in spec})
-            await asyncio.sleep(self.dice.uniform(0, SOON))
-            await self._patch(spec)
+        await self._some_moment()
+        await self._patch({field: before.get(field) for field in spec})
+        self._has_gone_back = True
+
+    async def _some_moment(self) -> None:
+        await asyncio.sleep(self.dice.uniform(0, SOON))
 
     async def _patch(self, spec: dict[str, Any]) -> None:
         words = ("patch", self.kind, self.name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
+
+    async def ask_for(self, primary: str) -> str:
+        """The id of the request."""
+        request = f"{self.dice.getrandbits(64):x}"
+        note = f"valkey.io/switchover={primary}/{request}"
+        await asyncio.to_thread(self.place.kubectl, "annotate", "--overwrite", self.kind, self.name, note)
+        return request
+
+    async def ask_for_another(self, primary: str, former: str) -> None:
+        """Struck by a change of mind: then for the former one, and again, each at a moment that the dice choose."""
+        request = await self.ask_for(primary)
+        if not self._is_reversed:
+            return
+        for each in (former, primary):
+            await self._some_moment()
+            request = await self.ask_for(each)
+        self._has_gone_back = True
+        await self.becomes(lambda: self._has_done(request), 60)
+
+    def _has_done(self, request: str) -> bool:
+        last = self.status().get("lastSwitchover", {})
+        return (last.get("id"), last.get("result")) == (request, "Done")
 
     def leading_operator(self) -> str:
         """Its pod; empty while nobody leads."""
@@ -89,7 +136,7 @@ class Deployed:
     async def kill_an_operator(self) -> str:
         """The one that leads, at a moment that the dice choose; its pod."""
         await asyncio.to_thread(self.place.eventually, self._is_led)
-        await asyncio.sleep(self.dice.uniform(0, SOON))
+        await self._some_moment()
         leader = self.leading_operator()
         await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
         return leader
@@ -108,6 +155,7 @@ class Deployed:
         try:
             yield
             await strike
+            assert self._has_gone_back or not self._is_reversed, "nothing was taken back"
         finally:
             strike.cancel()
             if misfortune is Misfortune.DRAIN:
@@ -119,7 +167,7 @@ class Deployed:
         if misfortune is Misfortune.OPERATOR:
             await self.kill_an_operator()
             return
-        await asyncio.sleep(self.dice.uniform(0, SOON))
+        await self._some_moment()
         if misfortune is Misfortune.SIDECAR:
             await asyncio.to_thread(self._kill_a_sidecar)
         elif misfortune is Misfortune.API_SERVER:

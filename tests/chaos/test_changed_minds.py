@@ -16,8 +16,7 @@ import pytest
 from devcluster.command import CommandFailed
 from devcluster.faults import Faults
 from tests.chaos.history import Demands, Recorder
-from tests.chaos.test_replicated import SEEDS, Instance
-from tests.chaos.test_unplanned import NODES
+from tests.chaos.test_replicated import NODES, SEEDS, Instance
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place, by_name
 
@@ -54,17 +53,12 @@ async def ends_well(instance: Instance) -> None:
     await asyncio.to_thread(instance.place.eventually, claim, 120)
 
 
-async def ask_for(instance: Instance, primary: str) -> None:
-    note = f"valkey.io/switchover={primary}/{instance.dice.getrandbits(64):x}"
-    await asyncio.to_thread(instance.place.kubectl, "annotate", "--overwrite", "valkey", "cache", note)
-
-
 async def a_switchover(instance: Instance, pause: Pause) -> None:
     before = instance.primary
     other = next(node for node in NODES if node != before)
-    await ask_for(instance, other)
+    await instance.ask_for(other)
     await pause()
-    await ask_for(instance, before)
+    await instance.ask_for(before)
     await asyncio.to_thread(
         instance.place.eventually,
         lambda: instance.status().get("lastSwitchover", {}).get("result") != "UnderWay",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -40,6 +40,7 @@ class Grid(Deployed):
     """A ValkeyCluster called `grid`, and what can be done to it."""
 
     kind, name = "valkeycluster", "grid"
+    passing_wish: ClassVar[dict[str, Any]] = {"replicas": 3}
 
     def apply(self, version: str = NEWEST, **more: Any) -> None:
         self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version), **more})
@@ -61,9 +62,11 @@ class Grid(Deployed):
     def primary(self, shard: int) -> str:
         return str(self.status()["shards"][shard]["primary"])
 
+    def has_replaced(self, shard: int, former: str) -> bool:
+        return bool(self.status()["shards"][shard].get("primary", former) != former)
+
     async def switch_over(self, shard: int, to: str) -> None:
-        note = f"valkey.io/switchover={to}/{self.dice.getrandbits(64):x}"
-        self.place.kubectl("annotate", "--overwrite", self.kind, self.name, note)
+        await self.ask_for_another(to, self.primary(shard))
         await self.becomes(lambda: self.primary(shard) == to, 30)
         await self.is_well()
 
@@ -84,9 +87,10 @@ async def a_pod_is_deleted(grid: Grid) -> None:
     """A primary's, with its usual grace."""
     shard = grid.dice.randrange(3)
     before = grid.primary(shard)
-    await asyncio.to_thread(grid.place.kubectl, "delete", "pod", f"{before}-0")
+    async with grid.beside():
+        await asyncio.to_thread(grid.place.kubectl, "delete", "pod", f"{before}-0")
+        await grid.becomes(lambda: grid.has_replaced(shard, before), 120)
     await grid.is_well()
-    assert grid.primary(shard) != before
 
 
 async def a_roll(grid: Grid) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from devcluster.faults import Faults
 from tests.chaos.history import Recorder
-from tests.chaos.test_replicated import PORT, SPEC, Instance
-from tests.chaos.test_unplanned import ALWAYS, NODES
+from tests.chaos.test_replicated import NODES, PORT, SPEC, Instance
+from tests.chaos.test_unplanned import ALWAYS
 from tests.chaos.wire import OPEN, Address, ErrorReply, NotSent, Unanswered, Wire
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place

@@ -17,13 +17,12 @@ from devcluster.cluster import EmbeddedCluster
 from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
-from tests.chaos.test_replicated import SEEDS, SPEC, Instance
+from tests.chaos.test_replicated import NODES, SEEDS, SPEC, Instance
 from tests.chaos.verdict import Verdict
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
 ALWAYS = {**SPEC["persistence"], "aof": {"enabled": True, "fsync": "always"}}
-NODES = ("cache-0", "cache-1", "cache-2")
 # For how long nobody looks after the servers, in seconds.
 AWAY = float(os.environ.get("OPERATOR_AWAY", "10"))
 
