@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from devcluster.faults import Faults
 from devcluster.problem import Problem
-from tests.e2e.conftest import PLACE, Place
+from tests.e2e.conftest import PLACE, Place, by_name
 
 # Within this time of its beginning a work is struck.
 SOON = 3.0
@@ -54,8 +54,12 @@ class Deployed:
     def __init__(self, place: Place, faults: Faults, seed: int) -> None:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
-        self._is_reversed = False
+        self.misfortune = Misfortune.NONE
         self._has_gone_back = False
+
+    @property
+    def _is_reversed(self) -> bool:
+        return self.misfortune is Misfortune.REVERSED
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.place.get(self.kind, self.name).get("status", {})
@@ -76,6 +80,24 @@ class Deployed:
             await self._patch_and_go_back(spec)
             await self._some_moment()
         await self._patch(spec)
+
+    async def grow(self, size: str) -> None:
+        """All volumes; it cannot be taken back."""
+        async with self.beside():
+            await self.patch({"persistence": {"size": size}}, can_go_back=False)
+        await self.becomes(lambda: self._volume_sizes() == {size}, 120)
+
+    def _volume_sizes(self) -> set[str]:
+        """Of the nodes that there are: what is kept of others stays as it was."""
+        nodes, claims = (self._items(kind) for kind in ("valkeynodes", "persistentvolumeclaims"))
+        used = {f"{each['metadata']['name']}-data" for each in nodes}
+        volumes = (each["status"] for each in claims if each["metadata"]["name"] in used)
+        return {each.get("capacity", {}).get("storage", "") for each in volumes}
+
+    def memory_limits(self) -> set[str]:
+        """Of the servers, as their pods say."""
+        servers = (by_name(each["spec"]["containers"])["valkey"] for each in self._pods())
+        return {each["resources"].get("limits", {}).get("memory", "") for each in servers}
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
@@ -149,7 +171,7 @@ class Deployed:
     @asynccontextmanager
     async def struck(self, misfortune: Misfortune) -> AsyncIterator[None]:
         """It happens within the first seconds, and is over at the end."""
-        self._is_reversed = misfortune is Misfortune.REVERSED
+        self.misfortune = misfortune
         self.place.api_restarts = misfortune is Misfortune.API_SERVER
         strike = asyncio.create_task(self._strike(misfortune))
         try:
@@ -175,18 +197,32 @@ class Deployed:
         elif misfortune is Misfortune.DRAIN:
             await asyncio.to_thread(self._drain)
 
-    def _pods(self) -> list[dict[str, Any]]:
+    def _items(self, kind: str) -> list[dict[str, Any]]:
         selector = f"--selector=valkey.io/cluster={self.name}"
-        found: list[dict[str, Any]] = json.loads(
-            self.place.kubectl("get", "pods", selector, "--output=json")
-        )["items"]
-        running = (each for each in found if each["status"].get("phase") == "Running")
+        found: list[dict[str, Any]] = json.loads(self.place.kubectl("get", kind, selector, "--output=json"))[
+            "items"
+        ]
+        return found
+
+    def _pods(self) -> list[dict[str, Any]]:
+        running = (each for each in self._items("pods") if each["status"].get("phase") == "Running")
         return [each for each in running if "deletionTimestamp" not in each["metadata"]]
+
+    def _some_pod(self) -> dict[str, Any]:
+        """One that is suspended has none: then of the first that are back."""
+        found: list[dict[str, Any]] = []
+
+        def claim() -> bool:
+            found.extend(self._pods())
+            return bool(found)
+
+        self.place.eventually(claim, 180)
+        return self.dice.choice(found)
 
     def _kill_a_sidecar(self) -> None:
         """One may go between the look and the kill: scaling ends pods too."""
         for tries_left in reversed(range(5)):
-            pod = self.dice.choice(self._pods())["metadata"]["name"]
+            pod = self._some_pod()["metadata"]["name"]
             try:
                 self.faults.kill_container(f"{self.place.namespace}/{pod}", "sidecar")
             except Problem:
@@ -197,7 +233,7 @@ class Deployed:
 
     def _drain(self) -> None:
         """Of this deployment's pods only: the operator's are struck by other seeds."""
-        machine = self.dice.choice(self._pods())["spec"]["nodeName"]
+        machine = self._some_pod()["spec"]["nodeName"]
         options = ("--delete-emptydir-data", "--force", "--timeout=90s")
         selector = f"--pod-selector=valkey.io/cluster={self.name}"
         self.place.cluster.kubectl("drain", machine, *options, selector, timeout=120)

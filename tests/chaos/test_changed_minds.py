@@ -16,12 +16,11 @@ import pytest
 from devcluster.command import CommandFailed
 from devcluster.faults import Faults
 from tests.chaos.history import Demands, Recorder
-from tests.chaos.test_replicated import NODES, SEEDS, Instance
+from tests.chaos.test_replicated import MEMORY, NODES, SEEDS, Instance
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import Place, by_name
+from tests.e2e.conftest import Place
 
 Pause = Callable[[], Awaitable[None]]
-MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 LESS = {"requests": {"memory": "64Mi"}, "limits": {"memory": "192Mi"}}
 
 
@@ -79,15 +78,7 @@ async def resources(instance: Instance, pause: Pause) -> None:
     await instance.patch({"resources": MEMORY})
     await pause()
     await instance.patch({"resources": LESS})
-
-    def claim() -> bool:
-        pods = [instance.place.get("pod", f"{node}-0") for node in NODES]
-        given = [
-            by_name(each["spec"]["containers"])["valkey"]["resources"].get("limits", {}) for each in pods
-        ]
-        return {each.get("memory") for each in given} == {"192Mi"}
-
-    await asyncio.to_thread(instance.place.eventually, claim)
+    await asyncio.to_thread(instance.place.eventually, lambda: instance.memory_limits() == {"192Mi"})
 
 
 async def an_image(instance: Instance, pause: Pause) -> None:

@@ -17,6 +17,7 @@ from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.deployed import Deployed, Misfortune, longest_pause, titled
 from tests.chaos.history import Demands, Recorder
+from tests.chaos.test_replicated import MEMORY
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
@@ -83,6 +84,13 @@ class Grid(Deployed):
         return ClusterTarget([Address(address, 6379)])
 
 
+async def a_switchover(grid: Grid) -> None:
+    shard = grid.dice.randrange(3)
+    before = grid.primary(shard)
+    to = next(node for node in (f"grid-{shard}-0", f"grid-{shard}-1") if node != before)
+    await grid.switch_over(shard, to)
+
+
 async def a_pod_is_deleted(grid: Grid) -> None:
     """A primary's, with its usual grace."""
     shard = grid.dice.randrange(3)
@@ -99,6 +107,32 @@ async def a_roll(grid: Grid) -> None:
     await grid.is_well()
     nodes = json.loads(grid.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
     assert not [each for each in nodes if each["status"].get("needsRestart")]
+
+
+async def a_roll_of_all_shards_at_once(grid: Grid) -> None:
+    await grid.patch({"update": {"maxParallelShards": 3}})
+    works = [a_roll(grid)]
+    if grid.misfortune is Misfortune.NONE:  # else the status may come too late to see it
+        works.append(grid.becomes(lambda: grid.status()["readyReplicas"] <= 4, 60))
+    await asyncio.gather(*works)
+
+
+async def other_resources(grid: Grid) -> None:
+    await grid.patch({"resources": MEMORY})
+    await grid.becomes(lambda: grid.memory_limits() == {"256Mi"}, 120)
+    await grid.is_well()
+
+
+async def volumes_grow(grid: Grid) -> None:
+    await grid.grow("96Mi")
+    await grid.is_well()
+
+
+async def a_suspension(grid: Grid) -> None:
+    await grid.patch({"replicas": 0})
+    await grid.becomes(lambda: grid.status().get("state") == "Suspended", 120)
+    await grid.patch({"replicas": 2})
+    await grid.is_well()
 
 
 async def scaling(grid: Grid) -> None:
@@ -134,12 +168,21 @@ async def an_upgrade_and_a_shard_more(grid: Grid) -> None:
 Work = Callable[[Grid], Awaitable[None]]
 VERSIONS = ("8.0", "8.1", NEWEST)
 PLANNED: list[tuple[Work, str]] = [
-    *((work, NEWEST) for work in (a_pod_is_deleted, a_roll, scaling)),
+    *((work, NEWEST) for work in (a_switchover, a_pod_is_deleted, a_roll, scaling)),
     (an_upgrade, "8.1"),
 ]
 # Only where there is time: key by key a scaling takes longer, and two upgrades twice as long as one.
 LONGER: list[tuple[Work, str]] = [
-    (fewer_replicas_and_more, NEWEST),
+    *(
+        (work, NEWEST)
+        for work in (
+            fewer_replicas_and_more,
+            a_roll_of_all_shards_at_once,
+            other_resources,
+            volumes_grow,
+            a_suspension,
+        )
+    ),
     (scaling, "8.0"),
     (scaling, "8.1"),
     (an_upgrade, "8.0"),
@@ -167,7 +210,8 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     await grid.make(version)
     recorder = Recorder(tmp_path / "history.jsonl")
     name = named(work, version)
-    demands = Demands(replicas=1, pause=longest_pause(seed))
+    # Suspended it takes no writes, for as long as somebody wishes.
+    demands = Demands(replicas=1, pause=None if work is a_suspension else longest_pause(seed))
     async with Workload(grid.target(), recorder, demands=demands, seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):

@@ -34,6 +34,7 @@ SPEC: dict[str, Any] = {
     "replicas": 3,
     "persistence": {"size": "64Mi", "storageClassName": "standard"},
 }
+MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 
 
 class Instance(Deployed):
@@ -115,19 +116,13 @@ async def scaling(instance: Instance) -> None:
 
 
 async def a_volume_grows(instance: Instance) -> None:
-    async with instance.beside():
-        await instance.patch({"persistence": {"size": "96Mi"}}, can_go_back=False)
-
-    def claim() -> bool:
-        claims = json.loads(instance.place.kubectl("get", "persistentvolumeclaims", "--output=json"))["items"]
-        return {each["status"]["capacity"]["storage"] for each in claims} == {"96Mi"}
-
-    await asyncio.to_thread(instance.place.eventually, claim)
+    await instance.grow("96Mi")
     await instance.is_well()
 
 
 async def other_resources(instance: Instance) -> None:
-    await instance.patch({"resources": {"limits": {"memory": "256Mi"}, "requests": {"memory": "64Mi"}}})
+    await instance.patch({"resources": MEMORY})
+    await instance.becomes(lambda: instance.memory_limits() == {"256Mi"}, 120)
     await asyncio.sleep(3)
     await instance.is_well()
 
