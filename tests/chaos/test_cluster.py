@@ -17,7 +17,9 @@ from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.deployed import Deployed, Misfortune, longest_pause, titled
 from tests.chaos.history import Demands, Recorder
+from tests.chaos.slots import slot_of
 from tests.chaos.test_replicated import MEMORY
+from tests.chaos.verdict import Verdict
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
@@ -251,6 +253,20 @@ async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they
     assert not verdict.phantoms, str(verdict)
 
 
+def assert_bounded(grid: Grid, verdict: Verdict) -> None:
+    """No write of the shard that failed over last is lost beyond what its status says."""
+    last = grid.status()["lastFailover"]
+    shard = grid.status()["shards"][last["shard"]]
+    lost = [write for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
+    bound = last["lossBound"]
+    assert bound.get("isUnknown") or not lost or verdict.seconds_lost(lost) <= bound["seconds"], str(verdict)
+
+
+def is_in(ranges: str, slot: int) -> bool:
+    ends = ([int(end) for end in part.split("-")] for part in ranges.split(","))
+    return any(end[0] <= slot <= end[-1] for end in ends)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
     place: Place, faults: Faults, seed: int, tmp_path: Path
@@ -265,6 +281,7 @@ async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
             await asyncio.to_thread(faults.kill, f"{place.namespace}/{before}-0", "valkey")
             await load.acknowledged(each=5, within=30)
         await grid.is_well()
+        await grid.becomes(lambda: "epoch" in grid.status()["lastFailover"], 20)
     verdict = await load.judge()
     figures.note("cluster: kill -9 of a primary", seed, verdict)
     print(verdict)
@@ -275,5 +292,6 @@ async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
         False,
         "ServerDied",
     )
+    assert_bounded(grid, verdict)
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)

@@ -15,8 +15,8 @@ import pytest
 
 from devcluster.faults import Faults
 from tests.chaos import figures
-from tests.chaos.test_cluster import SPEC, Grid
-from tests.chaos.test_cluster_healing import PODS, SEEDS, assert_bounded, until, workload
+from tests.chaos.test_cluster import SPEC, Grid, assert_bounded
+from tests.chaos.test_cluster_healing import PODS, SEEDS, until, workload
 from tests.chaos.test_hardship import SECONDS
 from tests.e2e.conftest import PLACE, Place, by_name
 

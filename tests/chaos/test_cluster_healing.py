@@ -18,8 +18,7 @@ from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
 from tests.chaos.slots import slot_of
-from tests.chaos.test_cluster import NEWEST, SPEC, Grid, image
-from tests.chaos.verdict import Verdict
+from tests.chaos.test_cluster import NEWEST, SPEC, Grid, assert_bounded, image, is_in
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
@@ -58,20 +57,6 @@ def guards(status: dict[str, Any]) -> set[str]:
 
 async def annotate(grid: Grid, words: str) -> None:
     await kubectl(grid, "annotate", "--overwrite", "valkeycluster", "grid", words)
-
-
-def assert_bounded(grid: Grid, verdict: Verdict) -> None:
-    """No write of the shard that failed over last is lost beyond what its status says."""
-    last = grid.status()["lastFailover"]
-    shard = grid.status()["shards"][last["shard"]]
-    lost = [write for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
-    bound = last["lossBound"]
-    assert bound.get("isUnknown") or not lost or verdict.seconds_lost(lost) <= bound["seconds"], str(verdict)
-
-
-def is_in(ranges: str, slot: int) -> bool:
-    ends = ([int(end) for end in part.split("-")] for part in ranges.split(","))
-    return any(end[0] <= slot <= end[-1] for end in ends)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
