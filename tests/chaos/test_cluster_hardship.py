@@ -10,12 +10,14 @@ import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from devcluster.faults import Faults
 from tests.chaos import figures
-from tests.chaos.test_cluster import SPEC, Grid, assert_bounded
+from tests.chaos.slots import SLOTS, spread_tags
+from tests.chaos.test_cluster import NEWEST, SPEC, Grid, assert_bounded, image
 from tests.chaos.test_cluster_healing import PODS, SEEDS, until, workload
 from tests.chaos.test_hardship import SECONDS
 from tests.e2e.conftest import PLACE, Place, by_name
@@ -89,6 +91,70 @@ def started(place: Place) -> dict[str, int]:
     """How often each server was."""
     said = {pod: by_name(place.get("pod", pod)["status"]["containerStatuses"]) for pod in PODS}
     return {pod: containers["valkey"]["restartCount"] for pod, containers in said.items()}
+
+
+class Hopeless(NamedTuple):
+    """A wish with which no server comes up, the way back, and what is said meanwhile."""
+
+    wish: dict[str, Any]
+    way_back: dict[str, Any]
+    why: str
+
+
+HOPELESS = (
+    Hopeless({"image": image("no-such")}, {"image": image(NEWEST)}, "waits: ErrImage"),
+    Hopeless(
+        {"config": {"loadmodule": "/no/such/module.so"}},
+        {"config": None},
+        "Can't load module from /no/such/module.so",
+    ),
+)
+
+
+def uids(place: Place) -> dict[str, str]:
+    return {pod: place.get("pod", pod)["metadata"]["uid"] for pod in PODS}
+
+
+async def stops_at_the_first(grid: Grid, hopeless: Hopeless) -> str:
+    """The pod that does not come up."""
+    before = uids(grid.place)
+    await grid.patch(hopeless.wish)
+    status = await until(grid, lambda status: hopeless.why in status["message"], 90)
+    print(status["message"])
+    await asyncio.sleep(5)  # nobody else is restarted
+    [first] = [pod for pod, uid in uids(grid.place).items() if uid != before[pod]]
+    assert f"{first.removesuffix('-0')}: " in status["message"]
+    assert status["state"] != "Ready"
+    assert grid.status()["slotsAssigned"] == SLOTS
+    return first
+
+
+def write_and_read_in_every_shard(grid: Grid) -> None:
+    pod = f"{grid.primary(0)}-0"
+    for tag in spread_tags(3):
+        assert grid.place.valkey(pod, "-c", "SET", tag, "here").endswith("OK")
+        assert grid.place.valkey(pod, "-c", "GET", tag).endswith("here")
+
+
+async def test_a_wish_with_which_no_pod_comes_up_stops_the_roll_at_the_first_and_going_back_heals_it(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, 0)
+    await grid.make()
+    before, hit = uids(place), set()
+    async with workload(grid, tmp_path) as load:
+        await load.acknowledged(each=10)
+        for hopeless in HOPELESS:
+            with load.during(hopeless.why):
+                hit.add(await stops_at_the_first(grid, hopeless))
+                await asyncio.to_thread(write_and_read_in_every_shard, grid)
+                await load.acknowledged(each=10)
+                await grid.patch(hopeless.way_back)
+                await grid.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert {pod for pod, uid in uids(place).items() if uid != before[pod]} == hit
+    assert verdict.clean, str(verdict)
 
 
 def pod_networks(place: Place) -> dict[str, str]:
