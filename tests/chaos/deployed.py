@@ -155,6 +155,11 @@ class Deployed:
         lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
         return str(lease["spec"]["holderIdentity"]).partition("_")[0]
 
+    def leading_machine(self) -> str:
+        """Where the operator that leads runs."""
+        pod = Place(self.place.cluster, PLACE).get("pod", self.leading_operator())
+        return str(pod["spec"]["nodeName"])
+
     async def kill_an_operator(self) -> str:
         """The one that leads, at a moment that the dice choose; its pod."""
         await asyncio.to_thread(self.place.eventually, self._is_led)

@@ -83,7 +83,7 @@ async def test_two_of_three_primaries_that_die_at_once_are_replaced_without_a_vo
 
 async def primaries_on_one_machine(grid: Grid) -> tuple[str, list[int]]:
     """A machine without the leading operator, with the primaries of two shards."""
-    taken = Place(grid.place.cluster, PLACE).get("pod", grid.leading_operator())["spec"]["nodeName"]
+    taken = grid.leading_machine()
     machines: dict[str, dict[int, str]] = {}
     for pod in PODS:
         machine = grid.place.get("pod", pod)["spec"]["nodeName"]

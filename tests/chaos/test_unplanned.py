@@ -86,8 +86,7 @@ async def test_all_that_end_at_once_come_back_with_every_synced_write(
 
 async def on_another_machine_than_the_leading_operator(instance: Instance) -> str:
     """The machine of the primary: where both are lost, the next operator must take over first."""
-    leader = instance.leading_operator()
-    taken = Place(instance.place.cluster, PLACE).get("pod", leader)["spec"]["nodeName"]
+    taken = instance.leading_machine()
     machines = {node: instance.place.get("pod", f"{node}-0")["spec"]["nodeName"] for node in NODES}
     if machines[instance.primary] == taken:
         await instance.switch_over(next(node for node in NODES if machines[node] != taken))
