@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from devcluster.faults import Faults
 from devcluster.problem import Problem
-from tests.e2e.conftest import PLACE, Place
+from tests.e2e.conftest import PLACE, Place, by_name
 
 # Within this time of its beginning a work is struck.
 SOON = 3.0
@@ -48,11 +48,18 @@ class Deployed:
 
     kind: ClassVar[str]
     name: ClassVar[str]
+    # Comes and goes beside work that cannot be taken back itself.
+    passing_wish: ClassVar[dict[str, Any]]
 
     def __init__(self, place: Place, faults: Faults, seed: int) -> None:
         self.place, self.faults = place, faults
         self.dice = random.Random(seed)  # noqa: S311 - it chooses moments
-        self._is_reversed = False
+        self.misfortune = Misfortune.NONE
+        self._has_gone_back = False
+
+    @property
+    def _is_reversed(self) -> bool:
+        return self.misfortune is Misfortune.REVERSED
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.place.get(self.kind, self.name).get("status", {})
@@ -69,27 +76,94 @@ class Deployed:
 
     async def patch(self, spec: dict[str, Any], *, can_go_back: bool = True) -> None:
         """Struck by a change of mind: and back, and again, each at a moment that the dice choose."""
+        if self._is_reversed and can_go_back:
+            await self._patch_and_go_back(spec)
+            await self._some_moment()
+        await self._patch(spec)
+
+    async def grow(self, size: str) -> None:
+        """All volumes; it cannot be taken back."""
+        async with self.beside():
+            await self.patch({"persistence": {"size": size}}, can_go_back=False)
+        await self.becomes(lambda: self._volume_sizes() == {size}, 120)
+
+    def _volume_sizes(self) -> set[str]:
+        """Of the nodes that there are: what is kept of others stays as it was."""
+        nodes, claims = (self._items(kind) for kind in ("valkeynodes", "persistentvolumeclaims"))
+        used = {f"{each['metadata']['name']}-data" for each in nodes}
+        volumes = (each["status"] for each in claims if each["metadata"]["name"] in used)
+        return {each.get("capacity", {}).get("storage", "") for each in volumes}
+
+    def memory_limits(self) -> set[str]:
+        """Of the servers, as their pods say."""
+        servers = (by_name(each["spec"]["containers"])["valkey"] for each in self._pods())
+        return {each["resources"].get("limits", {}).get("memory", "") for each in servers}
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[None]:
+        """For work that cannot be taken back: struck by a change of mind, another wish comes and goes meanwhile."""
+        passing = asyncio.create_task(self._pass())
+        try:
+            yield
+            await passing
+        finally:
+            passing.cancel()
+
+    async def _pass(self) -> None:
+        if self._is_reversed:
+            await self._some_moment()
+            await self._patch_and_go_back(self.passing_wish)
+
+    async def _patch_and_go_back(self, spec: dict[str, Any]) -> None:
         before = self.place.get(self.kind, self.name)["spec"]
         await self._patch(spec)
-        if self._is_reversed and can_go_back:
-            await asyncio.sleep(self.dice.uniform(0, SOON))
-            await self._patch({field: before.get(field) for field in spec})
-            await asyncio.sleep(self.dice.uniform(0, SOON))
-            await self._patch(spec)
+        await self._some_moment()
+        await self._patch({field: before.get(field) for field in spec})
+        self._has_gone_back = True
+
+    async def _some_moment(self) -> None:
+        await asyncio.sleep(self.dice.uniform(0, SOON))
 
     async def _patch(self, spec: dict[str, Any]) -> None:
         words = ("patch", self.kind, self.name, "--type=merge", f"--patch={json.dumps({'spec': spec})}")
         await asyncio.to_thread(self.place.kubectl, *words)
+
+    async def ask_for(self, primary: str) -> str:
+        """The id of the request."""
+        request = f"{self.dice.getrandbits(64):x}"
+        note = f"valkey.io/switchover={primary}/{request}"
+        await asyncio.to_thread(self.place.kubectl, "annotate", "--overwrite", self.kind, self.name, note)
+        return request
+
+    async def ask_for_another(self, primary: str, former: str) -> None:
+        """Struck by a change of mind: then for the former one, and again, each at a moment that the dice choose."""
+        request = await self.ask_for(primary)
+        if not self._is_reversed:
+            return
+        for each in (former, primary):
+            await self._some_moment()
+            request = await self.ask_for(each)
+        self._has_gone_back = True
+        await self.becomes(lambda: self._has_done(request), 60)
+
+    def _has_done(self, request: str) -> bool:
+        last = self.status().get("lastSwitchover", {})
+        return (last.get("id"), last.get("result")) == (request, "Done")
 
     def leading_operator(self) -> str:
         """Its pod; empty while nobody leads."""
         lease = Place(self.place.cluster, PLACE).get("lease", "valkey-operator")
         return str(lease["spec"]["holderIdentity"]).partition("_")[0]
 
+    def leading_machine(self) -> str:
+        """Where the operator that leads runs."""
+        pod = Place(self.place.cluster, PLACE).get("pod", self.leading_operator())
+        return str(pod["spec"]["nodeName"])
+
     async def kill_an_operator(self) -> str:
         """The one that leads, at a moment that the dice choose; its pod."""
         await asyncio.to_thread(self.place.eventually, self._is_led)
-        await asyncio.sleep(self.dice.uniform(0, SOON))
+        await self._some_moment()
         leader = self.leading_operator()
         await asyncio.to_thread(kill_operator, self.place, self.faults, leader)
         return leader
@@ -102,12 +176,13 @@ class Deployed:
     @asynccontextmanager
     async def struck(self, misfortune: Misfortune) -> AsyncIterator[None]:
         """It happens within the first seconds, and is over at the end."""
-        self._is_reversed = misfortune is Misfortune.REVERSED
+        self.misfortune = misfortune
         self.place.api_restarts = misfortune is Misfortune.API_SERVER
         strike = asyncio.create_task(self._strike(misfortune))
         try:
             yield
             await strike
+            assert self._has_gone_back or not self._is_reversed, "nothing was taken back"
         finally:
             strike.cancel()
             if misfortune is Misfortune.DRAIN:
@@ -119,7 +194,7 @@ class Deployed:
         if misfortune is Misfortune.OPERATOR:
             await self.kill_an_operator()
             return
-        await asyncio.sleep(self.dice.uniform(0, SOON))
+        await self._some_moment()
         if misfortune is Misfortune.SIDECAR:
             await asyncio.to_thread(self._kill_a_sidecar)
         elif misfortune is Misfortune.API_SERVER:
@@ -127,18 +202,32 @@ class Deployed:
         elif misfortune is Misfortune.DRAIN:
             await asyncio.to_thread(self._drain)
 
-    def _pods(self) -> list[dict[str, Any]]:
+    def _items(self, kind: str) -> list[dict[str, Any]]:
         selector = f"--selector=valkey.io/cluster={self.name}"
-        found: list[dict[str, Any]] = json.loads(
-            self.place.kubectl("get", "pods", selector, "--output=json")
-        )["items"]
-        running = (each for each in found if each["status"].get("phase") == "Running")
+        found: list[dict[str, Any]] = json.loads(self.place.kubectl("get", kind, selector, "--output=json"))[
+            "items"
+        ]
+        return found
+
+    def _pods(self) -> list[dict[str, Any]]:
+        running = (each for each in self._items("pods") if each["status"].get("phase") == "Running")
         return [each for each in running if "deletionTimestamp" not in each["metadata"]]
+
+    def _some_pod(self) -> dict[str, Any]:
+        """One that is suspended has none: then of the first that are back."""
+        found: list[dict[str, Any]] = []
+
+        def claim() -> bool:
+            found.extend(self._pods())
+            return bool(found)
+
+        self.place.eventually(claim, 180)
+        return self.dice.choice(found)
 
     def _kill_a_sidecar(self) -> None:
         """One may go between the look and the kill: scaling ends pods too."""
         for tries_left in reversed(range(5)):
-            pod = self.dice.choice(self._pods())["metadata"]["name"]
+            pod = self._some_pod()["metadata"]["name"]
             try:
                 self.faults.kill_container(f"{self.place.namespace}/{pod}", "sidecar")
             except Problem:
@@ -149,7 +238,7 @@ class Deployed:
 
     def _drain(self) -> None:
         """Of this deployment's pods only: the operator's are struck by other seeds."""
-        machine = self.dice.choice(self._pods())["spec"]["nodeName"]
+        machine = self._some_pod()["spec"]["nodeName"]
         options = ("--delete-emptydir-data", "--force", "--timeout=90s")
         selector = f"--pod-selector=valkey.io/cluster={self.name}"
         self.place.cluster.kubectl("drain", machine, *options, selector, timeout=120)

@@ -16,13 +16,11 @@ import pytest
 from devcluster.command import CommandFailed
 from devcluster.faults import Faults
 from tests.chaos.history import Demands, Recorder
-from tests.chaos.test_replicated import SEEDS, Instance
-from tests.chaos.test_unplanned import NODES
+from tests.chaos.test_replicated import MEMORY, NODES, SEEDS, Instance
 from tests.chaos.workload import Workload
-from tests.e2e.conftest import Place, by_name
+from tests.e2e.conftest import Place
 
 Pause = Callable[[], Awaitable[None]]
-MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 LESS = {"requests": {"memory": "64Mi"}, "limits": {"memory": "192Mi"}}
 
 
@@ -54,17 +52,12 @@ async def ends_well(instance: Instance) -> None:
     await asyncio.to_thread(instance.place.eventually, claim, 120)
 
 
-async def ask_for(instance: Instance, primary: str) -> None:
-    note = f"valkey.io/switchover={primary}/{instance.dice.getrandbits(64):x}"
-    await asyncio.to_thread(instance.place.kubectl, "annotate", "--overwrite", "valkey", "cache", note)
-
-
 async def a_switchover(instance: Instance, pause: Pause) -> None:
     before = instance.primary
     other = next(node for node in NODES if node != before)
-    await ask_for(instance, other)
+    await instance.ask_for(other)
     await pause()
-    await ask_for(instance, before)
+    await instance.ask_for(before)
     await asyncio.to_thread(
         instance.place.eventually,
         lambda: instance.status().get("lastSwitchover", {}).get("result") != "UnderWay",
@@ -85,15 +78,7 @@ async def resources(instance: Instance, pause: Pause) -> None:
     await instance.patch({"resources": MEMORY})
     await pause()
     await instance.patch({"resources": LESS})
-
-    def claim() -> bool:
-        pods = [instance.place.get("pod", f"{node}-0") for node in NODES]
-        given = [
-            by_name(each["spec"]["containers"])["valkey"]["resources"].get("limits", {}) for each in pods
-        ]
-        return {each.get("memory") for each in given} == {"192Mi"}
-
-    await asyncio.to_thread(instance.place.eventually, claim)
+    await asyncio.to_thread(instance.place.eventually, lambda: instance.memory_limits() == {"192Mi"})
 
 
 async def an_image(instance: Instance, pause: Pause) -> None:

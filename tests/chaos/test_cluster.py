@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +17,9 @@ from tests.chaos import figures
 from tests.chaos.cluster_target import ClusterTarget
 from tests.chaos.deployed import Deployed, Misfortune, longest_pause, titled
 from tests.chaos.history import Demands, Recorder
+from tests.chaos.slots import slot_of
+from tests.chaos.test_replicated import MEMORY
+from tests.chaos.verdict import Verdict
 from tests.chaos.wire import Address
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
@@ -40,6 +43,7 @@ class Grid(Deployed):
     """A ValkeyCluster called `grid`, and what can be done to it."""
 
     kind, name = "valkeycluster", "grid"
+    passing_wish: ClassVar[dict[str, Any]] = {"replicas": 3}
 
     def apply(self, version: str = NEWEST, **more: Any) -> None:
         self.place.apply("ValkeyCluster", "grid", {**SPEC, "image": image(version), **more})
@@ -61,9 +65,11 @@ class Grid(Deployed):
     def primary(self, shard: int) -> str:
         return str(self.status()["shards"][shard]["primary"])
 
+    def has_replaced(self, shard: int, former: str) -> bool:
+        return bool(self.status()["shards"][shard].get("primary", former) != former)
+
     async def switch_over(self, shard: int, to: str) -> None:
-        note = f"valkey.io/switchover={to}/{self.dice.getrandbits(64):x}"
-        self.place.kubectl("annotate", "--overwrite", self.kind, self.name, note)
+        await self.ask_for_another(to, self.primary(shard))
         await self.becomes(lambda: self.primary(shard) == to, 30)
         await self.is_well()
 
@@ -80,13 +86,21 @@ class Grid(Deployed):
         return ClusterTarget([Address(address, 6379)])
 
 
+async def a_switchover(grid: Grid) -> None:
+    shard = grid.dice.randrange(3)
+    before = grid.primary(shard)
+    to = next(node for node in (f"grid-{shard}-0", f"grid-{shard}-1") if node != before)
+    await grid.switch_over(shard, to)
+
+
 async def a_pod_is_deleted(grid: Grid) -> None:
     """A primary's, with its usual grace."""
     shard = grid.dice.randrange(3)
     before = grid.primary(shard)
-    await asyncio.to_thread(grid.place.kubectl, "delete", "pod", f"{before}-0")
+    async with grid.beside():
+        await asyncio.to_thread(grid.place.kubectl, "delete", "pod", f"{before}-0")
+        await grid.becomes(lambda: grid.has_replaced(shard, before), 120)
     await grid.is_well()
-    assert grid.primary(shard) != before
 
 
 async def a_roll(grid: Grid) -> None:
@@ -95,6 +109,32 @@ async def a_roll(grid: Grid) -> None:
     await grid.is_well()
     nodes = json.loads(grid.place.kubectl("get", "valkeynodes", "--output=json"))["items"]
     assert not [each for each in nodes if each["status"].get("needsRestart")]
+
+
+async def a_roll_of_all_shards_at_once(grid: Grid) -> None:
+    await grid.patch({"update": {"maxParallelShards": 3}})
+    works = [a_roll(grid)]
+    if grid.misfortune is Misfortune.NONE:  # else the status may come too late to see it
+        works.append(grid.becomes(lambda: grid.status()["readyReplicas"] <= 4, 60))
+    await asyncio.gather(*works)
+
+
+async def other_resources(grid: Grid) -> None:
+    await grid.patch({"resources": MEMORY})
+    await grid.becomes(lambda: grid.memory_limits() == {"256Mi"}, 120)
+    await grid.is_well()
+
+
+async def volumes_grow(grid: Grid) -> None:
+    await grid.grow("96Mi")
+    await grid.is_well()
+
+
+async def a_suspension(grid: Grid) -> None:
+    await grid.patch({"replicas": 0})
+    await grid.becomes(lambda: grid.status().get("state") == "Suspended", 120)
+    await grid.patch({"replicas": 2})
+    await grid.is_well()
 
 
 async def scaling(grid: Grid) -> None:
@@ -130,12 +170,21 @@ async def an_upgrade_and_a_shard_more(grid: Grid) -> None:
 Work = Callable[[Grid], Awaitable[None]]
 VERSIONS = ("8.0", "8.1", NEWEST)
 PLANNED: list[tuple[Work, str]] = [
-    *((work, NEWEST) for work in (a_pod_is_deleted, a_roll, scaling)),
+    *((work, NEWEST) for work in (a_switchover, a_pod_is_deleted, a_roll, scaling)),
     (an_upgrade, "8.1"),
 ]
 # Only where there is time: key by key a scaling takes longer, and two upgrades twice as long as one.
 LONGER: list[tuple[Work, str]] = [
-    (fewer_replicas_and_more, NEWEST),
+    *(
+        (work, NEWEST)
+        for work in (
+            fewer_replicas_and_more,
+            a_roll_of_all_shards_at_once,
+            other_resources,
+            volumes_grow,
+            a_suspension,
+        )
+    ),
     (scaling, "8.0"),
     (scaling, "8.1"),
     (an_upgrade, "8.0"),
@@ -163,7 +212,8 @@ async def test_planned_work_on_a_cluster_loses_nothing(
     await grid.make(version)
     recorder = Recorder(tmp_path / "history.jsonl")
     name = named(work, version)
-    demands = Demands(replicas=1, pause=longest_pause(seed))
+    # Suspended it takes no writes, for as long as somebody wishes.
+    demands = Demands(replicas=1, pause=None if work is a_suspension else longest_pause(seed))
     async with Workload(grid.target(), recorder, demands=demands, seed=seed) as load:
         await load.acknowledged(each=10)
         with load.during(name):
@@ -203,6 +253,20 @@ async def test_a_server_that_is_killed_while_its_slots_move_is_replaced_and_they
     assert not verdict.phantoms, str(verdict)
 
 
+def assert_bounded(grid: Grid, verdict: Verdict) -> None:
+    """No write of the shard that failed over last is lost beyond what its status says."""
+    last = grid.status()["lastFailover"]
+    shard = grid.status()["shards"][last["shard"]]
+    lost = [write for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
+    bound = last["lossBound"]
+    assert bound.get("isUnknown") or not lost or verdict.seconds_lost(lost) <= bound["seconds"], str(verdict)
+
+
+def is_in(ranges: str, slot: int) -> bool:
+    ends = ([int(end) for end in part.split("-")] for part in ranges.split(","))
+    return any(end[0] <= slot <= end[-1] for end in ends)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
     place: Place, faults: Faults, seed: int, tmp_path: Path
@@ -217,6 +281,7 @@ async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
             await asyncio.to_thread(faults.kill, f"{place.namespace}/{before}-0", "valkey")
             await load.acknowledged(each=5, within=30)
         await grid.is_well()
+        await grid.becomes(lambda: "epoch" in grid.status()["lastFailover"], 20)
     verdict = await load.judge()
     figures.note("cluster: kill -9 of a primary", seed, verdict)
     print(verdict)
@@ -227,5 +292,6 @@ async def test_a_killed_primary_of_a_shard_is_replaced_at_once(
         False,
         "ServerDied",
     )
+    assert_bounded(grid, verdict)
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from devcluster.cluster import EmbeddedCluster
 from devcluster.faults import Faults
 from tests.chaos import figures
-from tests.chaos.test_cluster import SPEC, Grid
-from tests.chaos.test_cluster_healing import PODS, SEEDS, assert_bounded, until, workload
+from tests.chaos.slots import SLOTS, slot_of, spread_tags
+from tests.chaos.test_cluster import NEWEST, SPEC, Grid, assert_bounded, image, is_in
+from tests.chaos.test_cluster_healing import PODS, SEEDS, until, workload
 from tests.chaos.test_hardship import SECONDS
-from tests.e2e.conftest import PLACE, Place, by_name
+from tests.e2e.conftest import Place, by_name
 
 
 def roles(grid: Grid) -> dict[str, str]:
@@ -91,6 +95,70 @@ def started(place: Place) -> dict[str, int]:
     return {pod: containers["valkey"]["restartCount"] for pod, containers in said.items()}
 
 
+class Hopeless(NamedTuple):
+    """A wish with which no server comes up, the way back, and what is said meanwhile."""
+
+    wish: dict[str, Any]
+    way_back: dict[str, Any]
+    why: str
+
+
+HOPELESS = (
+    Hopeless({"image": image("no-such")}, {"image": image(NEWEST)}, "waits: ErrImage"),
+    Hopeless(
+        {"config": {"loadmodule": "/no/such/module.so"}},
+        {"config": None},
+        "Can't load module from /no/such/module.so",
+    ),
+)
+
+
+def uids(place: Place) -> dict[str, str]:
+    return {pod: place.get("pod", pod)["metadata"]["uid"] for pod in PODS}
+
+
+async def stops_at_the_first(grid: Grid, hopeless: Hopeless) -> str:
+    """The pod that does not come up."""
+    before = uids(grid.place)
+    await grid.patch(hopeless.wish)
+    status = await until(grid, lambda status: hopeless.why in status["message"], 90)
+    print(status["message"])
+    await asyncio.sleep(5)  # nobody else is restarted
+    [first] = [pod for pod, uid in uids(grid.place).items() if uid != before[pod]]
+    assert f"{first.removesuffix('-0')}: " in status["message"]
+    assert status["state"] != "Ready"
+    assert grid.status()["slotsAssigned"] == SLOTS
+    return first
+
+
+def write_and_read_in_every_shard(grid: Grid) -> None:
+    pod = f"{grid.primary(0)}-0"
+    for tag in spread_tags(3):
+        assert grid.place.valkey(pod, "-c", "SET", tag, "here").endswith("OK")
+        assert grid.place.valkey(pod, "-c", "GET", tag).endswith("here")
+
+
+async def test_a_wish_with_which_no_pod_comes_up_stops_the_roll_at_the_first_and_going_back_heals_it(
+    place: Place, faults: Faults, tmp_path: Path
+) -> None:
+    grid = Grid(place, faults, 0)
+    await grid.make()
+    before, hit = uids(place), set()
+    async with workload(grid, tmp_path) as load:
+        await load.acknowledged(each=10)
+        for hopeless in HOPELESS:
+            with load.during(hopeless.why):
+                hit.add(await stops_at_the_first(grid, hopeless))
+                await asyncio.to_thread(write_and_read_in_every_shard, grid)
+                await load.acknowledged(each=10)
+                await grid.patch(hopeless.way_back)
+                await grid.is_well()
+    verdict = await load.judge()
+    print(verdict)
+    assert {pod for pod, uid in uids(place).items() if uid != before[pod]} == hit
+    assert verdict.clean, str(verdict)
+
+
 def pod_networks(place: Place) -> dict[str, str]:
     """By machine, as the addresses of its pods tell."""
     pods = json.loads(place.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
@@ -98,6 +166,11 @@ def pod_networks(place: Place) -> dict[str, str]:
         (each["spec"]["nodeName"], each["status"]["podIP"]) for each in pods if "podIP" in each["status"]
     )
     return {machine: f"{address.rpartition('.')[0]}.0/24" for machine, address in placed}
+
+
+def machines_of(place: Place) -> dict[str, str]:
+    """By node."""
+    return {pod.removesuffix("-0"): place.get("pod", pod)["spec"]["nodeName"] for pod in PODS}
 
 
 async def leave_one_primary_there(grid: Grid, machines: dict[str, str], machine: str) -> None:
@@ -115,10 +188,8 @@ async def test_an_operator_that_sees_only_a_minority_takes_nothing_over(
     """Its machine reaches the API server, and no other machine; the servers on those see each other, and elect."""
     grid = Grid(place, faults, seed)
     await grid.make()
-    system = Place(place.cluster, PLACE)
-    machine = system.get("pod", grid.leading_operator())["spec"]["nodeName"]
+    machine, machines = grid.leading_machine(), machines_of(place)
     networks = pod_networks(place)
-    machines = {pod.removesuffix("-0"): place.get("pod", pod)["spec"]["nodeName"] for pod in PODS}
     await leave_one_primary_there(grid, machines, machine)
     before = {shard: grid.primary(shard) for shard in range(3)}
     beyond = [shard for shard in range(3) if machines[before[shard]] != machine]
@@ -142,3 +213,58 @@ async def test_an_operator_that_sees_only_a_minority_takes_nothing_over(
     assert list(roles(grid).values()).count("master") == 3
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)
+
+
+# A server that hears nothing asks after half of the node timeout, and gives up a whole one later; a second for us.
+LONGEST_ALONE = 1.5 * 5 + 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_primary_of_a_shard_that_is_cut_off_stops_writing_after_the_node_timeout(
+    place: Place, faults: Faults, seed: int, tmp_path: Path
+) -> None:
+    """With clients on both sides: one on the machine that is cut off; the others, and the operator, in the rest of the
+    world."""
+    grid = Grid(place, faults, seed)
+    await grid.make()
+    leading, machines = grid.leading_machine(), machines_of(place)
+    shard = next(shard for shard in range(3) if machines[grid.primary(shard)] != leading)
+    before = grid.primary(shard)
+    await leave_one_primary_there(grid, machines, machines[before])
+    address = place.get("pod", f"{before}-0")["status"]["podIP"]
+    slots = grid.status()["shards"][shard]["slots"]
+    tag = next(tag for tag in spread_tags(6) if is_in(slots, slot_of(tag)))
+    near = (sys.executable, "-m", "tests.chaos.near_client", address, "20", tag)
+    async with workload(grid, tmp_path, seed) as load:
+        await load.acknowledged(each=10)
+        assert isinstance(place.cluster, EmbeddedCluster)
+        there = asyncio.create_task(asyncio.to_thread(place.cluster.run_in, machines[before], *near))
+        await asyncio.sleep(grid.dice.uniform(2, 5))
+        with load.during("a cut network"), await asyncio.to_thread(faults.cut, machines[before]):
+            cut = time.monotonic()
+            await asyncio.sleep(1)
+            await load.acknowledged(each=1, within=30)
+            began = time.monotonic()
+            result = json.loads(await there)
+        await load.acknowledged(each=5, within=60)
+        await until(grid, lambda _: grid.has_replaced(shard, before))
+        await grid.is_well()
+    verdict = await load.judge()
+    stopped, last = max(result["acknowledged"]), grid.status()["lastFailover"]
+    figures.note("cluster: a primary is cut off", seed, verdict)
+    print(
+        f"the old primary wrote on for {stopped - cut:.1f} s ({result['refused']}), "
+        f"the new one began {began - cut:.1f} s after the cut; {last}\n{verdict}"
+    )
+    assert cut < stopped < cut + LONGEST_ALONE, "it accepted writes beyond the node timeout"
+    assert "CLUSTERDOWN" in result["refused"]
+    assert (last["shard"], last["from"], last["planned"]) == (shard, before, False)
+    assert_bounded(grid, verdict)
+    # Only it may have lost writes, and none of which a replica has said that it has it.
+    assert {write.node for write in verdict.lost} <= {f"{address}:6379"}
+    assert not verdict.lost_after_wait, str(verdict)
+    kept = place.valkey(f"{grid.primary(shard)}-0", "--scan", "--pattern", f"{{{tag}}}:*").split()
+    assert result["confirmed"]
+    assert set(result["confirmed"]) <= set(kept)
+    assert not verdict.phantoms, str(verdict)
+    assert roles(grid)[before] == "slave"

@@ -18,8 +18,7 @@ from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
 from tests.chaos.slots import slot_of
-from tests.chaos.test_cluster import NEWEST, SPEC, Grid, image
-from tests.chaos.verdict import Verdict
+from tests.chaos.test_cluster import NEWEST, SPEC, Grid, assert_bounded, image, is_in
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
@@ -60,20 +59,6 @@ async def annotate(grid: Grid, words: str) -> None:
     await kubectl(grid, "annotate", "--overwrite", "valkeycluster", "grid", words)
 
 
-def assert_bounded(grid: Grid, verdict: Verdict) -> None:
-    """No write of the shard that failed over last is lost beyond what its status says."""
-    last = grid.status()["lastFailover"]
-    shard = grid.status()["shards"][last["shard"]]
-    lost = [write for write in verdict.lost if is_in(shard["slots"], slot_of(write.element))]
-    bound = last["lossBound"]
-    assert bound.get("isUnknown") or not lost or verdict.seconds_lost(lost) <= bound["seconds"], str(verdict)
-
-
-def is_in(ranges: str, slot: int) -> bool:
-    ends = ([int(end) for end in part.split("-")] for part in ranges.split(","))
-    return any(end[0] <= slot <= end[-1] for end in ends)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_two_of_three_primaries_that_die_at_once_are_replaced_without_a_vote(
     place: Place, faults: Faults, seed: int, tmp_path: Path
@@ -98,7 +83,7 @@ async def test_two_of_three_primaries_that_die_at_once_are_replaced_without_a_vo
 
 async def primaries_on_one_machine(grid: Grid) -> tuple[str, list[int]]:
     """A machine without the leading operator, with the primaries of two shards."""
-    taken = Place(grid.place.cluster, PLACE).get("pod", grid.leading_operator())["spec"]["nodeName"]
+    taken = grid.leading_machine()
     machines: dict[str, dict[int, str]] = {}
     for pod in PODS:
         machine = grid.place.get("pod", pod)["spec"]["nodeName"]

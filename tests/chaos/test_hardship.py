@@ -15,8 +15,8 @@ import pytest
 
 from devcluster.faults import Faults
 from tests.chaos.history import Recorder
-from tests.chaos.test_replicated import PORT, SPEC, Instance
-from tests.chaos.test_unplanned import ALWAYS, NODES
+from tests.chaos.test_replicated import NODES, PORT, SPEC, Instance
+from tests.chaos.test_unplanned import ALWAYS, is_bounded
 from tests.chaos.wire import OPEN, Address, ErrorReply, NotSent, Unanswered, Wire
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import Place
@@ -58,6 +58,7 @@ async def test_a_primary_that_hangs_is_ended_and_replaced_and_returns_as_a_repli
     print(f"writes again after {took:.1f} s\n{verdict}")
     last = instance.status()["lastFailover"]
     assert (last["from"], last["reason"], instance.primary) == (before, "ServerDied", last["to"])
+    assert is_bounded(verdict, last["lossBound"])
     assert 10 <= took < 15
     assert not verdict.lost_after_wait, str(verdict)
     assert not verdict.phantoms, str(verdict)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,18 +27,21 @@ from tests.e2e.conftest import Place, by_name
 
 SEEDS = range(int(os.environ.get("CHAOS_SEEDS", "1")))
 PORT = 6379
+NODES = ("cache-0", "cache-1", "cache-2")
 SPEC: dict[str, Any] = {
     "image": "valkey-operator/valkey:9.1",
     "imagePullPolicy": "Never",
     "replicas": 3,
     "persistence": {"size": "64Mi", "storageClassName": "standard"},
 }
+MEMORY = {"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 
 
 class Instance(Deployed):
     """A Valkey called `cache`, and what can be done to it."""
 
     kind, name = "valkey", "cache"
+    passing_wish: ClassVar[dict[str, Any]] = {"replicas": 2}
 
     async def make(self, **more: Any) -> None:
         self.place.apply("Valkey", "cache", {**SPEC, **more})
@@ -59,9 +62,10 @@ class Instance(Deployed):
         return str(self.status()["primary"])
 
     async def switch_over(self, to: str = "any") -> None:
-        before = self.status()["primaryEpoch"]
-        note = f"valkey.io/switchover={to}/{self.dice.getrandbits(64):x}"
-        self.place.kubectl("annotate", "--overwrite", "valkey", "cache", note)
+        former, before = self.primary, self.status()["primaryEpoch"]
+        if self._is_reversed:  # with any, the last wish could be the former one
+            to = next(node for node in NODES if node != former)
+        await self.ask_for_another(to, former)
         await asyncio.to_thread(self.place.eventually, lambda: self.status()["primaryEpoch"] > before)
         await self.is_well()
 
@@ -83,9 +87,10 @@ async def switchover(instance: Instance) -> None:
 async def a_pod_is_deleted(instance: Instance) -> None:
     """The primary's, with its usual grace."""
     before = instance.primary
-    await asyncio.to_thread(instance.place.kubectl, "delete", "pod", f"{before}-0")
+    async with instance.beside():
+        await asyncio.to_thread(instance.place.kubectl, "delete", "pod", f"{before}-0")
+        await instance.becomes(lambda: instance.primary != before, 90)
     await instance.is_well()
-    assert instance.primary != before
 
 
 async def a_roll(instance: Instance) -> None:
@@ -111,18 +116,13 @@ async def scaling(instance: Instance) -> None:
 
 
 async def a_volume_grows(instance: Instance) -> None:
-    await instance.patch({"persistence": {"size": "96Mi"}}, can_go_back=False)
-
-    def claim() -> bool:
-        claims = json.loads(instance.place.kubectl("get", "persistentvolumeclaims", "--output=json"))["items"]
-        return {each["status"]["capacity"]["storage"] for each in claims} == {"96Mi"}
-
-    await asyncio.to_thread(instance.place.eventually, claim)
+    await instance.grow("96Mi")
     await instance.is_well()
 
 
 async def other_resources(instance: Instance) -> None:
-    await instance.patch({"resources": {"limits": {"memory": "256Mi"}, "requests": {"memory": "64Mi"}}})
+    await instance.patch({"resources": MEMORY})
+    await instance.becomes(lambda: instance.memory_limits() == {"256Mi"}, 120)
     await asyncio.sleep(3)
     await instance.is_well()
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from devcluster.cluster import EmbeddedCluster
 from devcluster.faults import Faults
 from tests.chaos import figures
 from tests.chaos.history import Recorder
-from tests.chaos.test_replicated import SEEDS, SPEC, Instance
+from tests.chaos.test_replicated import NODES, SEEDS, SPEC, Instance
 from tests.chaos.verdict import Verdict
 from tests.chaos.workload import Workload
 from tests.e2e.conftest import PLACE, Place
 
 ALWAYS = {**SPEC["persistence"], "aof": {"enabled": True, "fsync": "always"}}
-NODES = ("cache-0", "cache-1", "cache-2")
 # For how long nobody looks after the servers, in seconds.
 AWAY = float(os.environ.get("OPERATOR_AWAY", "10"))
 
@@ -58,16 +57,27 @@ async def test_a_killed_primary_is_replaced_at_once(
     assert not verdict.lost_after_wait, str(verdict)
 
 
-async def test_all_killed_at_once_come_back_with_every_synced_write(
-    place: Place, faults: Faults, tmp_path: Path
+async def by_kill(instance: Instance) -> None:
+    await asyncio.gather(*(asyncio.to_thread(kill, instance, node) for node in NODES))
+
+
+async def by_force(instance: Instance) -> None:
+    pods = (f"{node}-0" for node in NODES)
+    await asyncio.to_thread(instance.place.kubectl, "delete", "pod", *pods, "--force", "--grace-period=0")
+
+
+@pytest.mark.parametrize("end", [by_kill, by_force])
+async def test_all_that_end_at_once_come_back_with_every_synced_write(
+    place: Place, faults: Faults, end: Callable[[Instance], Awaitable[None]], tmp_path: Path
 ) -> None:
+    """Deleted ones come back at other addresses. A primary that lacked a write would have it lost."""
     instance = Instance(place, faults, 0)
     await instance.make(persistence=ALWAYS)
     async with Workload(instance.target(), Recorder(tmp_path / "history"), pace=0.02, heal_within=60) as load:
         await load.acknowledged(each=10)
-        with load.during("kill -9 of all"):
-            await asyncio.gather(*(asyncio.to_thread(kill, instance, node) for node in NODES))
-            await load.acknowledged(each=5, within=60)
+        with load.during("all pods end"):
+            await end(instance)
+            await load.acknowledged(each=5, within=90)
         await instance.is_well()
     verdict = await load.judge()
     print(verdict)
@@ -76,8 +86,7 @@ async def test_all_killed_at_once_come_back_with_every_synced_write(
 
 async def on_another_machine_than_the_leading_operator(instance: Instance) -> str:
     """The machine of the primary: where both are lost, the next operator must take over first."""
-    leader = instance.leading_operator()
-    taken = Place(instance.place.cluster, PLACE).get("pod", leader)["spec"]["nodeName"]
+    taken = instance.leading_machine()
     machines = {node: instance.place.get("pod", f"{node}-0")["spec"]["nodeName"] for node in NODES}
     if machines[instance.primary] == taken:
         await instance.switch_over(next(node for node in NODES if machines[node] != taken))
