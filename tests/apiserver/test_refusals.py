@@ -89,6 +89,18 @@ def test_what_the_layering_gave_at_creation_cannot_be_overridden(
     api.patch(path, {"spec": {"podManagementType": "statefulset", "persistence": {"enabled": True}}})
 
 
+def test_a_storage_class_that_was_not_asked_for_at_creation_is_not_asked_for_later(
+    crds: Cluster, api: Api, namespace: str
+) -> None:
+    """It could not be taken back."""
+    crds.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(manifest("Valkey", {})))
+    path = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/valkeys/x"
+    api.patch(f"{path}/status", {"status": {"pinned": {"persistence": {"enabled": True}}}})
+    with pytest.raises(ApiError, match="storageClassName is fast; none was asked for at creation"):
+        api.patch(path, {"spec": {"persistence": {"storageClassName": "fast"}}})
+    api.patch(path, {"spec": {"persistence": {"enabled": True}}})
+
+
 def test_a_platform_team_may_lower_a_default_size(crds: Cluster, api: Api, namespace: str) -> None:
     defaults = manifest("ValkeyClusterDefaults", {"persistence": {"size": "20Gi"}}, "defaults")
     crds.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(defaults))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from valkey_operator.cli.paint import WIDTH
-from valkey_operator.cli.rollback import shown, way_back
+from valkey_operator.cli.rollback import obstacle, shown, way_back
 from valkey_operator.render import marks
 
 GOOD: dict[str, Any] = {
@@ -37,6 +37,26 @@ def test_what_a_roll_changes_is_set_back_and_nothing_else(
     now: dict[str, Any], change: dict[str, Any]
 ) -> None:
     assert way_back(now, GOOD) == change
+
+
+def test_what_cannot_be_changed_is_left_as_it_is() -> None:
+    """It says what was pinned at creation: taking it out is refused, and all else with it."""
+    said = {"podManagementType": "statefulset", "persistence": {"enabled": True, "storageClassName": "fast"}}
+    assert way_back({"image": "no-such", **said}, {"image": "a"}) == {"image": "a"}
+    assert way_back({"image": "no-such"}, {"image": "a", **said}) == {"image": "a"}
+    assert way_back({}, {"persistence": {"size": "1Gi", "rdb": {"enabled": False}}}) == {
+        "persistence": {"rdb": {"enabled": False}}
+    }
+
+
+@pytest.mark.parametrize("count", ["shards", "replicas"])
+def test_with_another_number_of_servers_nothing_is_set_back(count: str) -> None:
+    found = {"metadata": {"name": "grid"}, "spec": {"shards": 3, "replicas": 2, count: 5}}
+    good = {"shards": 3, "replicas": 2}
+    assert obstacle(found, good).startswith(
+        f"grid asks for 5 {count}, and asked for {good[count]} when it was well"
+    )
+    assert obstacle({**found, "spec": good}, good) == ""
 
 
 def test_a_size_that_was_not_said_before_stays() -> None:

@@ -77,7 +77,10 @@ class TestLostQuorum:
         seen = dead(cluster(wish=ClusterWish(3, 2, allows_takeover=frozenset({0}))), name(0, 0))
         hung = with_node(seen, name(0, 0), is_dead=False)
         assert [each.node for each in actions(planned(hung)) if isinstance(each, FailOver)] == [name(0, 1)]
-        assert not actions(planned(with_node(hung, name(0, 0), is_loading=True)))
+        loading = with_node(hung, name(0, 0), is_loading=True)
+        assert not actions(planned(loading))
+        lost = silent(loading, name(0, 0))
+        assert [each.node for each in actions(planned(lost)) if isinstance(each, FailOver)] == [name(0, 1)]
 
     def test_the_second_waits_until_it_knows_the_epoch_of_the_first(self) -> None:
         seen = self.both_dead()

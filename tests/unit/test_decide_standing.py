@@ -21,8 +21,9 @@ def word(name: str, reason: str = "", message: str = "", seen: int = 2) -> NodeW
     return NodeWord(name, 2, {"observedGeneration": seen, "conditions": [condition]})
 
 
-def applied(*words: NodeWord) -> tuple[bool | None, str, str]:
-    found = standing(deployment(replicas=3), words)[0]
+def applied(*words: NodeWord, denied: list[str] | None = None, **status: Any) -> tuple[bool | None, str, str]:
+    told = {"observedGeneration": 3, **status}
+    found = standing(deployment(replicas=3), 3, told, words, denied or [])[0]
     return found.holds, found.reason, found.message
 
 
@@ -41,20 +42,32 @@ def test_who_runs_with_something_else_is_named_and_what_is_refused_gives_the_rea
     )
 
 
-def test_a_node_that_has_not_seen_its_newest_spec_does_not_run_with_it() -> None:
-    holds, reason, message = applied(word("demo-0", seen=1))
-    assert (holds, reason, message.partition(":")[0]) == (False, "ConfigOnItsWay", "demo-0")
+def test_after_another_wish_those_are_waited_for_who_have_not_seen_their_newest_spec() -> None:
+    """They get one with every change of a primary, too."""
+    behind = word("demo-0", seen=1)
+    on_its_way = (False, "ConfigOnItsWay", "a change is on its way to the servers")
+    assert applied(behind, observedGeneration=2) == on_its_way
+    told = {"type": "ConfigApplied", "status": "False", "reason": "ConfigOnItsWay", "message": ""}
+    assert applied(behind, conditions=[told]) == on_its_way
+    assert applied(word("demo-0"), conditions=[told])[0] is True
+    assert applied(behind)[0] is True
+
+
+def test_what_the_api_server_denies_is_not_in_force() -> None:
+    said = applied(word("demo-0"), denied=["ValkeyNode demo-0: exceeded quota"])
+    assert said == (False, "DeniedByApiServer", "ValkeyNode demo-0: exceeded quota")
 
 
 @pytest.mark.parametrize(
     ("replicas", "volume", "is_risky"), [(1, False, True), (2, False, False), (1, True, False)]
 )
 def test_the_only_copy_in_memory_is_warned_of(replicas: int, volume: bool, is_risky: bool) -> None:
-    found = standing(deployment(replicas=replicas, persistence={"enabled": volume}), [])[1]
+    found = standing(deployment(replicas=replicas, persistence={"enabled": volume}), 1, {}, [])[1]
     assert (found.type, found.holds) == ("Warning", is_risky)
 
 
-READY = {"state": "Ready", "observedGeneration": 3}
+APPLIED = [{"type": "ConfigApplied", "status": "True", "reason": "ConfigInForce", "message": ""}]
+READY = {"state": "Ready", "observedGeneration": 3, "conditions": APPLIED}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +76,10 @@ READY = {"state": "Ready", "observedGeneration": 3}
         (READY, []),
         ({**READY, "state": "Degraded"}, [word("demo-0")]),
         ({**READY, "observedGeneration": 2}, [word("demo-0")]),
+        ({**READY, "conditions": [{**APPLIED[0], "status": "False"}]}, [word("demo-0")]),
+        ({**READY, "conditions": []}, [word("demo-0")]),
         (READY, [word("demo-0"), word("demo-1", "RestartNeeded")]),
-        (READY, [NodeWord("demo-0", 2, {"observedGeneration": 2, "needsRestart": True})]),
+        (READY, [word("demo-0", seen=1)]),
         (READY, [NodeWord("demo-0", 2, {})]),
     ],
 )

@@ -132,6 +132,14 @@ def test_a_requirement_is_for_every_kind(kind: str, field: str) -> None:
     assert refused.message.startswith(f"{field}: ")
 
 
+def test_who_runs_already_is_looked_after_though_it_never_has_enough_replicas() -> None:
+    never = deployment(replicas=1, replication={"minReplicasToWrite": 1})
+    refused = refusal(never)
+    assert refused is not None
+    assert "no write would ever be accepted" in refused.message
+    assert refusal(never, runs_already=True) is None
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [

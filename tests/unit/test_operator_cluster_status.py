@@ -62,7 +62,7 @@ def test_an_allowance_that_has_served_is_to_be_taken_away() -> None:
     seen = Custom(ManagedMetadata("g", "prod", annotations={ALLOW_TAKEOVER: "1"}), {}, known)
     after = shown(seen, plan(cluster()))
     assert after["message"].endswith(
-        "; valkey.io/allow-takeover has served for shard 1: take it away; set anew, it counts anew"
+        "; valkey.io/allow-takeover is used up for shard 1: take it away; set anew, it counts anew"
     )
     taken_away = shown(Custom(ManagedMetadata("g", "prod"), {}, known), plan(cluster()))
     assert ("allowancesUsed" in taken_away, "allow-takeover" in taken_away["message"]) == (False, False)

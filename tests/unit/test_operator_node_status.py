@@ -116,7 +116,6 @@ def test_a_node_can_be_waited_for() -> None:
         ({"mounted": "f"}, "True", "ConfigInForce"),
         ({"mounted": "before"}, "False", "ConfigOnItsWay"),
         ({"mounted": "f", "refused": "maxmemory lots"}, "False", "ConfigRefused"),
-        ({"mounted": "f", "needs_restart": ["databases"]}, "False", "RestartNeeded"),
     ],
 )
 def test_whether_what_is_asked_for_is_in_force(configuration: Any, holds: str, reason: str) -> None:
@@ -125,6 +124,14 @@ def test_whether_what_is_asked_for_is_in_force(configuration: Any, holds: str, r
     after = status(node(), found, NOW)
     assert _holds(after)["ConfigApplied"] == (holds, reason)
     unheard = Findings(pod(), config=config_in_force(None, "f"))
+    if holds == "True":
+        replaced = config_in_force(seen, "f", is_replaced=True)
+        assert replaced is not None
+        assert (replaced.holds, replaced.reason) == (False, "ConfigOnItsWay")
+        waits = config_in_force(None, "f", ["hz can be set at the server's start only", "another image"])
+        assert waits is not None
+        assert (waits.holds, waits.reason) == (False, "RestartNeeded")
+        assert waits.message == "hz can be set at the server's start only; another image"
     known = status(node(podUID="u1", conditions=after["conditions"]), unheard, NOW)
     assert _holds(known)["ConfigApplied"] == (holds, reason), "while nobody says anything"
     of_another = status(node(podUID="u0", conditions=after["conditions"]), unheard, NOW)

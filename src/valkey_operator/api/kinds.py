@@ -102,10 +102,20 @@ def _pinned(field: str) -> Rule:
 LONGEST_NAMES = {"ValkeyCluster": 48, "Valkey": 52, "ValkeyPool": 48, "Sentinel": 52}
 
 PINNED_WORKLOAD = (_pinned("podManagementType"),)
+# Where none was asked for at creation, the volumes have the cluster's default one.
+NO_CLASS = Rule(
+    "!(has(self.spec.persistence) && has(self.spec.persistence.storageClassName) && has(self.status) && "
+    "has(self.status.pinned) && has(self.status.pinned.persistence)) || "
+    "has(self.status.pinned.persistence.storageClassName)",
+    "persistence.storageClassName is %s; none was asked for at creation, and that cannot be changed",
+    ("self.spec.persistence.storageClassName",),
+    field_path=".spec.persistence.storageClassName",
+)
 PINNED = (
     *PINNED_WORKLOAD,
     _pinned("persistence.enabled"),
     _pinned("persistence.storageClassName"),
+    NO_CLASS,
 )
 
 KINDS = (

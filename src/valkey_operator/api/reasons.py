@@ -66,9 +66,10 @@ class Reason(Word):
     SERVER_SERVES = "ServerServes", "the server serves"
     SERVER_AWAY = "ServerAway", "the server does not serve"
     CONFIG_IN_FORCE = "ConfigInForce", "nothing that is asked for waits to be in force"
-    CONFIG_ON_ITS_WAY = "ConfigOnItsWay", "a change of the configuration is on its way into the running pod"
+    CONFIG_ON_ITS_WAY = "ConfigOnItsWay", "a change is on its way to the servers"
+    DENIED = "DeniedByApiServer", "the API server does not let something be made that is asked for"
     CONFIG_REFUSED = "ConfigRefused", "the server does not take a directive"
-    RESTART_NEEDED = "RestartNeeded", "a directive can be set at the server's start only"
+    RESTART_NEEDED = "RestartNeeded", "a change comes into force with another start only"
     ONE_COPY = (
         "OneCopyInMemory",
         "replicas is 1 and persistence is off: all data is lost whenever its pod or its server ends",

@@ -22,6 +22,7 @@ from valkey_operator.api.model import VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
 LONGEST_CRON = 100
+NO_WRITES = "replication.minReplicasToWrite"
 # Where people write keys of their own.
 KEYED = ("labels", "annotations", "service.annotations")
 # In front of each container's `resources`.
@@ -82,7 +83,7 @@ def moved(values: Mapping[str, Any], pinned: Mapping[str, Any]) -> list[Fault]:
             "changed: set it back, or make a new deployment and copy the data into it",
         )
         for path, value in pins(values)
-        if value != before.get(path)
+        if value != before.get(path) and (path in before or len(path) > 1)
     ]
 
 
@@ -212,7 +213,7 @@ def _enough_replicas(values: Mapping[str, Any]) -> Iterator[Fault]:
     wanted, pods = _part(values, "replication").get("minReplicasToWrite"), values.get("replicas")
     if isinstance(wanted, int) and isinstance(pods, int) and 0 < pods <= wanted:
         yield Fault(
-            "replication.minReplicasToWrite",
+            NO_WRITES,
             f"a primary waits for {wanted} replicas before it writes, and replicas: {pods} leaves it {pods - 1} (it "
             f"counts the primary too): no write would ever be accepted; raise replicas to {wanted + 1}, or lower this",
         )

@@ -95,15 +95,19 @@ class Cluster:
         found = await self.client.list_all(_resource("ValkeyNode"), dict, self.namespace, selection)
         return sorted((each for each in found if metadata["uid"] in _owners(each)), key=_name)
 
-    async def last_good(self, name: str) -> Found | None:
+    async def last_good(self, deployment: Found) -> Found | None:
         """The spec of a deployment when everything was well last, as the operator has noted it."""
         from valkey_operator.kube import errors, objects, resources  # noqa: PLC0415 - see above
 
         try:
             there: Found = await self.client.get(
-                resources.SERVICES, objects.Key(self.namespace, f"{name}-headless"), dict
+                resources.SERVICES,
+                objects.Key(self.namespace, f"{deployment['metadata']['name']}-headless"),
+                dict,
             )
         except errors.NotFound:
+            return None
+        if deployment["metadata"]["uid"] not in _owners(there):
             return None
         return last_good(there["metadata"].get("annotations") or {})
 

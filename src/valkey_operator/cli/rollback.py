@@ -10,6 +10,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from valkey_operator.api.layers import IMMUTABLE
 from valkey_operator.cli import cluster
 from valkey_operator.cli.command import Answer, Command, Problem
 from valkey_operator.cli.paint import wrapped
@@ -17,7 +18,12 @@ from valkey_operator.cli.paint import wrapped
 if TYPE_CHECKING:
     from valkey_operator.cli.cluster import Cluster, Found
 
-KEPT = (("replicas",), ("shards",), ("paused",), ("persistence", "size"))
+COUNTS = ("shards", "replicas")
+KEPT = (*IMMUTABLE, *((name,) for name in COUNTS), ("paused",), ("persistence", "size"))
+
+
+# A block of which a part stays is never taken out as a whole.
+HAS_KEPT = {path[0] for path in KEPT if len(path) > 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +39,14 @@ def run(options: argparse.Namespace) -> Answer:
 async def _roll_back(options: argparse.Namespace, asked: Cluster) -> Answer:
     kind = await asked.kind_of(options.name)
     found = await asked.require(kind, options.name)
-    good = await asked.last_good(options.name)
+    good = await asked.last_good(found)
     if good is None:
         raise Problem(f"{options.name} has never been well, or not since this version looks after it")
     change = way_back(found["spec"], good)
     if not change:
         raise Problem(f"{options.name} asks for what it ran with when it was well last; nothing was changed")
+    if problem := "" if options.plan else obstacle(found, good):
+        raise Problem(problem)
     if not options.plan:
         # Onto what was compared: somebody may change it in this moment.
         version = found["metadata"]["resourceVersion"]
@@ -52,6 +60,19 @@ def _end(options: argparse.Namespace) -> str:
     return f"It was set back; `kubectl valkey status {options.name} -w` shows how far the servers are."
 
 
+def obstacle(found: Found, good: Found) -> str:
+    """Memory and the replicas that a write waits for are right for as many servers as there were then."""
+    for count in COUNTS:
+        now, then = found["spec"].get(count), good.get(count)
+        if now != then:
+            name = found["metadata"]["name"]
+            return (
+                f"{name} asks for {now} {count}, and asked for {then} when it was well last: what was enough then may "
+                f"not be now; ask for {then} {count} first, or set back by hand what --plan shows"
+            )
+    return ""
+
+
 def way_back(now: Found, good: Found, path: tuple[str, ...] = ()) -> Found:
     """A merge patch; null takes a field out."""
     change: dict[str, Any] = {}
@@ -61,9 +82,9 @@ def way_back(now: Found, good: Found, path: tuple[str, ...] = ()) -> Found:
             continue
         if isinstance(before, dict) and isinstance(after, dict):
             change |= {name: inner} if (inner := way_back(before, after, (*path, name))) else {}
-        elif isinstance(before, dict) and after is None and (*path, name) == ("persistence",):
-            # What it says of the size stays.
-            change |= {name: inner} if (inner := way_back(before, {}, (name,))) else {}
+        elif isinstance(before or after, dict) and name in HAS_KEPT:
+            inner = way_back(before or {}, after or {}, (*path, name))
+            change |= {name: inner} if inner else {}
         else:
             change[name] = after
     return change

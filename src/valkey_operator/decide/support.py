@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from valkey_operator.api.reasons import Reason
-from valkey_operator.api.validation import Fault, faults, moved, unmet
+from valkey_operator.api.validation import NO_WRITES, Fault, faults, moved, unmet
 from valkey_operator.model.deployment import Deployment
 
 # What nobody can have from this version.
@@ -19,8 +19,10 @@ class Refusal(NamedTuple):
     message: str
 
 
-def refusal(deployment: Deployment) -> Refusal | None:
+def refusal(deployment: Deployment, *, runs_already: bool = False) -> Refusal | None:
+    """What `runs_already` is looked after though it takes no writes: it has data."""
     wrong = faults(deployment.kind, deployment.values) + moved(deployment.values, deployment.pinned)
+    wrong = [each for each in wrong if not (runs_already and each.field == f"spec.{NO_WRITES}")]
     if wrong:
         return Refusal(Reason.INVALID_SPEC, "; ".join(map(str, wrong)))
     lacking = unmet(deployment.kind, deployment.values, deployment.required)

@@ -107,7 +107,7 @@ class ShardNode:
 
     def unheard(self) -> ShardNode:
         silent = replace(self.node, view=None, known_id=self.node.id)
-        return replace(self, node=silent, is_heard=False, is_dead=False)
+        return replace(self, node=silent, is_heard=False, is_dead=False, is_loading=False)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Accepted:
             return None
         # What is required since then, or was let through before, is no reason to leave alone what serves so.
         found = replace(wished, values=without_own_keys(values), required={})
-        return found if refusal(found) is None else None
+        return found if refusal(found, runs_already=True) is None else None
 
     def forget(self, key: Key) -> None:
         self._last.pop(key, None)

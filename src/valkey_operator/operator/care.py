@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -97,14 +98,16 @@ class Care(ABC):
         self._accepted.forget(key)
 
     async def _tell(
-        self, item: Custom, after: dict[str, Any], refused: Refusal | None, deployment: Deployment | None
-    ) -> float | None:
+        self, item: Custom, after: dict[str, Any], refused: Refusal | None, deployment: Deployment | None,
+        denied: Sequence[str] = (),
+    ) -> float | None:  # fmt: skip
         """Write the status and the roles; the seconds to wait where the status changes too often. Without `deployment`
         nobody looks after it."""
         nodes = self._all.nodes(item.key)
         if deployment is not None:
-            holds = standing(deployment, map(_word, nodes))
-            said = conditions(item.status, holds, item.metadata.generation, datetime.now(UTC))
+            generation = item.metadata.generation
+            holds = standing(deployment, generation, item.status, map(_word, nodes), denied)
+            said = conditions(item.status, holds, generation, datetime.now(UTC))
             after = {**after, "conditions": [*after["conditions"], *said]}
         lagging = self._lagging(nodes)
         after = {name: value for name, value in after.items() if name != LAGGING}
@@ -125,7 +128,9 @@ class Care(ABC):
         there = self._world.caches.services.store.get(
             Key(item.metadata.namespace, service.headless_name(deployment))
         )
-        return there.metadata.annotations.get(marks.LAST_GOOD, "") if there is not None else ""
+        if there is None or not any(owner.uid == deployment.uid for owner in there.metadata.owner_references):
+            return ""
+        return there.metadata.annotations.get(marks.LAST_GOOD, "")
 
     async def _write(self, item: Custom, after: dict[str, Any]) -> Custom:
         """Onto the very version that was seen: the record in it must not be undone by an older look."""

@@ -99,7 +99,7 @@ class ClusterController(Care):
             item = self._world.caches.clusters.store.get(item.key) or item
             log.warning("%s", why)
         after = self._status(item, deployment, found, said)
-        pause = await self._tell(item, after, refused, deployment)
+        pause = await self._tell(item, after, refused, deployment, denied)
         if awaited(seen.cluster):
             self._rest(item.key, begun)
         if found.stages and not found.is_in_vain:

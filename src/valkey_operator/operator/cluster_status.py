@@ -122,7 +122,7 @@ def _used_up(allowance: tuple[str, list[int]]) -> str:
     """Whoever needs it once more would find it set, and wait."""
     name, shards = allowance
     annotation = {"takeover": ALLOW_TAKEOVER, "dataLoss": ALLOW_DATA_LOSS}[name]
-    return f"{annotation} has served for shard {', '.join(map(str, shards))}: take it away; set anew, it counts anew"
+    return f"{annotation} is used up for shard {', '.join(map(str, shards))}: take it away; set anew, it counts anew"
 
 
 def _shard(shard: ShardReport, told: int, zones: Mapping[str, str]) -> dict[str, Any]:

@@ -112,7 +112,9 @@ class ClusterSteps:
         name, order = _order(action, seen)
         outcome = await self._nodes.order(item, name, order)
         took = int((time.monotonic() - begun) * 1000)
-        self._pauses[item.key] = (name, outcome.write_pause_milliseconds if action.planned else took)
+        # A sidecar of an older version does not say it.
+        if pause := outcome.write_pause_milliseconds if action.planned else took:
+            self._pauses[item.key] = (name, pause)
 
     def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:
         """Its gate asks the others of its shard: who is wanted, and who is there, be it no longer wanted."""

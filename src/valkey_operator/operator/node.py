@@ -169,13 +169,16 @@ class NodeController:
     ) -> Findings:  # fmt: skip
         """Bring into the running pod what can be brought there; what came of it."""
         restarts, notes = ([], []) if grown is None else ([grown.needs_restart], [grown.message])
-        config = config_in_force(seen, mounted)
+        is_replaced = False
         if pod is not None and not pod.metadata.deletion_timestamp:
             await self._changes.mark(node, pod, seen, mounted)
             resized = await self._changes.fit(node, pod, seen)
             restarts += [*_config_restarts(seen, mounted), resized.needs_restart, _template(node, pod)]
+            is_replaced = is_deployment(node) and _is_outdated(node, pod)
             notes += [full_volume(node, seen), _refused(seen), resized.waits_for]
-        return Findings(pod, 0, seen, list(filter(None, restarts)), list(filter(None, notes)), config)
+        restarts = list(filter(None, restarts))
+        config = config_in_force(seen, mounted, restarts, is_replaced=is_replaced)
+        return Findings(pod, 0, seen, restarts, list(filter(None, notes)), config)
 
     def _pods(self, node: Custom) -> list[Pod]:
         found = self._world.caches.pods.store.by(BY_NODE, node.metadata.name)
@@ -215,15 +218,22 @@ def _config_restarts(seen: contract.Observation | None, mounted: str) -> list[st
     return [f"{', '.join(seen.configuration.needs_restart)} can be set at the server's start only"]
 
 
-def config_in_force(seen: contract.Observation | None, mounted: str) -> Condition | None:
-    if seen is None:
+def config_in_force(
+    seen: contract.Observation | None,
+    mounted: str,
+    restarts: Sequence[str] = (),
+    *,
+    is_replaced: bool = False,
+) -> Condition | None:
+    """`is_replaced`: Kubernetes is about to put another pod in the place of this one. None where nobody can say."""
+    if seen is None and not restarts and not is_replaced:
         return None
-    if is_behind(seen, mounted):
+    if is_replaced or (seen is not None and is_behind(seen, mounted)):
         reason, said = Reason.CONFIG_ON_ITS_WAY, Reason.CONFIG_ON_ITS_WAY.sentence
     elif refused := _refused(seen):
         reason, said = Reason.CONFIG_REFUSED, refused
-    elif waiting := _config_restarts(seen, mounted):
-        reason, said = Reason.RESTART_NEEDED, waiting[0]
+    elif restarts:
+        reason, said = Reason.RESTART_NEEDED, "; ".join(restarts)
     else:
         return IN_FORCE
     return Condition(ConditionType.CONFIG_APPLIED, False, reason, said)
@@ -236,10 +246,14 @@ def _refused(seen: contract.Observation | None) -> str:
 
 def _template(node: Custom, pod: Pod) -> str:
     """A Deployment replaces its pod by itself; a StatefulSet leaves that to us."""
-    made_from = pod.metadata.annotations.get(marks.TEMPLATE)
-    if is_deployment(node) or made_from == fingerprint(node.spec["podTemplate"]["spec"]):
+    if is_deployment(node) or not _is_outdated(node, pod):
         return ""
     return "the pod was made from another template than it would be now"
+
+
+def _is_outdated(node: Custom, pod: Pod) -> bool:
+    made_from = pod.metadata.annotations.get(marks.TEMPLATE)
+    return bool(made_from != fingerprint(node.spec["podTemplate"]["spec"]))
 
 
 def is_managed(node: Custom) -> bool:

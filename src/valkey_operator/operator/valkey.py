@@ -81,7 +81,7 @@ class ValkeyController(Care):
         if not seen.record.epoch and item.status.get("primaryEpoch"):
             return 0.0  # the first record is written; the next look makes nodes and has something to tell
         after = status(item, deployment, found, said, datetime.now(UTC))
-        pause = await self._tell(item, after, refused, deployment)
+        pause = await self._tell(item, after, refused, deployment, denied)
         if found.actions:
             again = min(again or SOON, SOON)
         return min(each for each in (again, pause, RESYNC) if each is not None)
@@ -138,11 +138,11 @@ class ValkeyController(Care):
         """Addresses, and the specs of nodes with the record they have."""
         writer, caches = self._world.writer, self._world.caches
         primary = item.status.get("primary") or f"{deployment.name}-0"
-        # Where it leads is changed by a step of the plan alone.
-        leads_to = self._sight.leads_to(deployment) or primary
-        for wanted in service.services(deployment, leads_to, self._last_good(item, deployment)):
-            with noting(denied):
-                await writer.apply(caches.services, wanted)
+        is_moved = self._sight.leads_to(deployment) not in ("", primary)
+        for wanted in service.services(deployment, primary, self._last_good(item, deployment)):
+            if not is_moved or wanted["metadata"]["name"] != deployment.name:  # a step of the plan moves it
+                with noting(denied):
+                    await writer.apply(caches.services, wanted)
         await self._making.rest(deployment, self._sight.nodes(item.key), denied)
         for node in self._sight.nodes(item.key):
             if not node.metadata.deletion_timestamp:

@@ -13,8 +13,8 @@ Part = dict[str, Any]
 
 PORT = 6379
 HEADLESS = "None"
-# Two of these are a little less than all annotations of an object together may be.
-MOST_WRITTEN = 100_000
+# Together a little less than all annotations of an object may be.
+MOST_WRITTEN, MOST_NOTED = 150_000, 80_000
 
 
 def services(deployment: Deployment, primary: str, last_good: str = "") -> list[Part]:
@@ -66,9 +66,10 @@ def headless_service(deployment: Deployment, last_good: str = "") -> Part:
     that. And the spec with which everything was well last.
     """
     metadata = marks.metadata(deployment, headless_name(deployment), "service")
-    for name, written in ((marks.ACCEPTED, as_written(deployment.values)), (marks.LAST_GOOD, last_good)):
-        if 0 < len(written) <= MOST_WRITTEN:
-            metadata["annotations"][name] = written
+    if len(values := as_written(deployment.values)) <= MOST_WRITTEN:
+        metadata["annotations"][marks.ACCEPTED] = values
+    if 0 < len(last_good) <= MOST_NOTED:
+        metadata["annotations"][marks.LAST_GOOD] = last_good
     spec = {"clusterIP": HEADLESS, "selector": marks.pods(deployment), "ports": [_port("valkey", PORT)]}
     return {"metadata": metadata, "spec": spec}
 

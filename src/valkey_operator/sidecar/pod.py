@@ -277,7 +277,7 @@ class Pod:
         if not is_primary:
             self.end_office()
         if is_primary and not start.disk.has_data:
-            why = verdict.note or "nothing is on its disk, and nobody else is asked: starts empty"
+            why = verdict.note or "nothing is on its disk: starts empty"
             self._tell(contract.Event.KIND_STARTED_EMPTY, why)
         role = "primary" if is_primary else f"replica of {verdict.primary}"
         log.info("the server may start as %s by %s %s", role, verdict.rule, verdict.note)
