@@ -65,13 +65,16 @@ def test_a_size_that_was_not_said_before_stays() -> None:
 
 
 def test_every_field_is_shown_as_it_is_and_as_it_becomes() -> None:
-    now = {**GOOD, "image": "no-such", "config": {"maxmemory-policy": "noeviction", "io-threads": 9}}
+    image = f"registry.example.org/{'a-long-name/' * 3}valkey:no-such"
+    now = {**GOOD, "image": image, "config": {"maxmemory-policy": "allkeys-lru", "io-threads": 9}}
     found = {"kind": "Valkey", "metadata": {"namespace": "prod", "name": "cache"}, "spec": now}
     lines = shown(found, way_back(now, GOOD))
-    assert lines[0] == "Valkey prod/cache goes back:"
-    assert [line.split() for line in lines[1:]] == [
-        ["config.io-threads", "9", "becomes", "unset"],
-        ["image", "no-such", "becomes", "valkey/valkey:9.1"],
+    assert lines == [
+        "Valkey prod/cache goes back:",
+        "  config.io-threads: 9 becomes unset",
+        "  config.maxmemory-policy: allkeys-lru becomes noeviction",
+        f"  image: {image}",
+        "      becomes valkey/valkey:9.1",
     ]
     assert max(map(len, lines)) <= WIDTH
 

@@ -416,6 +416,19 @@ def test_it_is_said_why_a_shard_stays_to_which_nobody_moves_slots_any_more() -> 
     assert found.again == 10.0
 
 
+def test_a_shard_whose_source_has_given_up_is_looked_at_until_it_knows() -> None:
+    """Nobody tells the operator of it."""
+    seen = cluster(shards=4, slots_of=3)
+    node = seen.of(name(3, 0))
+    assert node is not None
+    assert node.node.view is not None
+    taking = replace(node.node.view, migrations=(moving(MigrationState.UNDER_WAY, is_export=False),))
+    found = planned(with_node(seen, name(3, 0), node=replace(node.node, view=taking)))
+    assert actions(found) == []
+    assert "what is on its way to g-3-0 ends" in found.report.message
+    assert found.again == 1.0
+
+
 def without(seen: SeenSharded, *names: str) -> SeenSharded:
     """These have no node any more; the others remember them by the names that they announced."""
     nodes = []

@@ -58,6 +58,11 @@ def test_what_the_api_server_denies_is_not_in_force() -> None:
     assert said == (False, "DeniedByApiServer", "ValkeyNode demo-0: exceeded quota")
 
 
+def test_while_it_is_paused_nobody_compares_what_is_asked_for() -> None:
+    found = standing(deployment(replicas=3, paused=True), 3, {}, [word("demo-0")])[0]
+    assert (found.type, found.status, found.reason) == ("ConfigApplied", "Unknown", "PausedByUser")
+
+
 @pytest.mark.parametrize(
     ("replicas", "volume", "is_risky"), [(1, False, True), (2, False, False), (1, True, False)]
 )

@@ -53,6 +53,15 @@ def _requires(**what: bool) -> layers.Layer:
     return layers.Layer("defaults of namespace prod", {"require": what})
 
 
+def test_what_is_wrong_with_a_default_is_not_looked_for_in_the_spec() -> None:
+    lent = {"labels.valkey.io/team": "defaults of namespace prod", "label": "defaults of nobody"}
+    refused = refusal(replace(deployment(labels={"valkey.io/team": "a"}, replicas=-1), lent=lent))
+    assert refused is not None
+    assert "spec.replicas: " in refused.message
+    assert "labels.valkey.io/team, which comes from the defaults of namespace prod: " in refused.message
+    assert "spec.labels" not in refused.message
+
+
 def test_a_deployment_without_what_is_required_is_refused_and_told_what_to_do() -> None:
     refused = refusal(_under([_requires(tls=True, auth=True)]))
     assert refused is not None

@@ -238,6 +238,33 @@ def test_a_proxy_is_an_http_proxy_and_each_protocol_has_its_own(
         access.environment_proxy("https://far:away")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://u:{SECRET}@p:port",
+        f"http://u:{SECRET}@:3128",
+        f"http://u:{SECRET}@[::1",
+        f"http://u:{SECRET}/@p:9",
+        f"http://u:{SECRET}@p:0",
+        "http://",
+    ],
+)
+def test_of_a_proxy_that_is_no_url_no_password_is_told(
+    monkeypatch: pytest.MonkeyPatch, file: Path, url: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", url)
+    said = "^the proxy for the API server is no URL; write http://host:port, and %2F for a / in a password$"
+    with pytest.raises(Misconfigured, match=said):
+        access.environment_proxy("https://far")
+    with pytest.raises(Misconfigured, match=said):
+        read(file, cluster={"proxy-url": url})
+
+
+def test_a_protocol_is_one_in_large_letters_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "HTTP://proxy:3128")
+    assert access.environment_proxy("https://far") == "http://proxy:3128"
+
+
 @pytest.mark.usefixtures("pod")
 def test_who_runs_in_a_pod_takes_no_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")

@@ -203,6 +203,13 @@ class TestMachines:
         assert ground.see().gone == {"id": "its machine m3 was deleted"}
 
 
+def test_a_server_that_was_let_in_and_has_not_served_yet_loads_and_does_not_hang(ground: Ground) -> None:
+    ground.hears("a", server=contract.Server(answers=False, is_starting=True))
+    assert ground.node().is_loading
+    ground.hears("a", server=contract.Server(answers=False))
+    assert not ground.node().is_loading
+
+
 class TestPodsTakenAwayByForce:
     """Cut off, the first one serves on where it was, while the next one gets its volume on another machine."""
 

@@ -144,6 +144,7 @@ def test_a_refused_wish_is_told_and_nothing_that_is_known_is_forgotten() -> None
     told = {each["type"]: (each["status"], each["message"]) for each in after["conditions"]}
     assert told["Ready"] == ("False", "no such thing")
     assert told["Degraded"] == ("True", "no such thing")
+    assert told["ConfigApplied"] == ("False", "no such thing")
     assert set(told) >= {each["type"] for each in known["conditions"]}
     same = set(known) - {"state", "reason", "message", "conditions"}
     assert {"formed", "shards", "readyShards"} <= same

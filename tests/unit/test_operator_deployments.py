@@ -29,3 +29,4 @@ def test_what_is_required_comes_from_the_defaults_of_both_namespaces() -> None:
         "tls": "defaults of namespace system",
         "auth": "defaults of namespace prod",
     }
+    assert found.lent == {"image": "defaults of namespace system"}

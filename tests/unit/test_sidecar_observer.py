@@ -64,5 +64,11 @@ def test_a_server_that_loads_or_is_silent_is_not_ready() -> None:
     assert observer.why_not_ready(None) == "the server does not answer"
 
 
+def test_a_server_that_has_not_served_yet_is_told_from_one_that_hangs() -> None:
+    assert not observer.server(None).is_starting
+    assert observer.server(None, is_starting=True).is_starting
+    assert observer.server({}, is_starting=True).is_starting
+
+
 def test_nothing_is_needed() -> None:
     assert observer.server({}).role == contract.ROLE_UNSPECIFIED

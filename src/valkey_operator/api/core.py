@@ -219,8 +219,8 @@ class Toleration(Model):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect; empty means every effect."""
 
-    toleration_seconds: Annotated[int, Field(ge=0, le=2147483647)] | None = None
-    """How long a NoExecute taint is put up with; empty means for ever."""
+    toleration_seconds: Annotated[int, Field(ge=-2147483648, le=2147483647)] | None = None
+    """How long a NoExecute taint is put up with; empty means for ever, 0 and less not at all."""
 
 
 class TopologySpreadConstraint(Model):

@@ -118,7 +118,7 @@ class Guard(Word):
     DATA_IS_KEPT_WHEN_ALL_PODS_GO = (
         "data_is_kept_when_all_pods_go",
         "suspending a cluster that keeps nothing on volumes",
-        "turn persistence on, or delete the cluster, if its data may be lost",
+        "set `replicas` back, or delete the cluster, if its data may be lost",
     )
     THE_PRIMARY_DOES_WITHOUT_IT = (
         "the_primary_does_without_it",

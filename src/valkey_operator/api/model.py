@@ -219,14 +219,12 @@ Duration = Annotated[
         "a time span such as 5s, 500ms or 1h30m, of at most 9999h",
     ),
 ]
-VALIDITY = r"^([1-9][0-9]{0,4}[mh]|[1-9][0-9]{0,3}d|[1-9][0-9]{0,2}mo|[1-9][0-9]?y)$"
+VALIDITY = r"^([1-9][0-9]{0,4}[mhd]|[1-9][0-9]{0,3}mo|[1-9][0-9]?y)$"
+A_VALIDITY = "a validity: write a number and m, h, d, mo or y, such as 90d, of at most 99999d, 9999mo or 99y"
 Validity = Annotated[
     str,
     Field(max_length=8),
-    Matches(
-        VALIDITY,
-        "a validity: write a number and m, h, d, mo or y, such as 90d, of at most 99y",
-    ),
+    Matches(VALIDITY, A_VALIDITY),
 ]
 Cron = Annotated[
     str,

@@ -174,7 +174,7 @@ class Failover(Model):
     """The epoch of the new primary."""
 
     write_pause_ms: int | None = None
-    """How long writes were refused, in milliseconds."""
+    """Of a planned change: how long writes were refused, in milliseconds."""
 
     loss_bound: LossBound | None = None
     """How much can have been lost at most."""

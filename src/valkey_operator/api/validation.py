@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from valkey_operator.api import directives
 from valkey_operator.api.group import is_own_key
 from valkey_operator.api.layers import APPLIES, pins, said
-from valkey_operator.api.model import VALIDITY
+from valkey_operator.api.model import A_VALIDITY, VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
 LONGEST_CRON = 100
@@ -232,8 +232,6 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
 def validity_span(validity: str) -> timedelta:
     """`90d` as time; months have 30 days and years 365, because a certificate does not look at calendars."""
     if not re.fullmatch(VALIDITY, validity):
-        raise ValueError(
-            f"{shown(validity)!r} is no validity: write a number and m, h, d, mo or y, such as 90d, of at most 99y"
-        )
+        raise ValueError(f"{shown(validity)!r} is no {A_VALIDITY.removeprefix('a ')}")
     unit = validity.lstrip("0123456789")
     return int(validity.removesuffix(unit)) * VALIDITY_UNITS[unit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from valkey_operator.cli import (
@@ -46,6 +47,8 @@ def main() -> None:
         sys.exit(f"kubectl valkey: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
+    if hasattr(signal, "SIGPIPE"):  # as with `| head`; nothing is asked of anybody any more
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if answer.text:
         print(answer.text, flush=True)
     if answer.told:

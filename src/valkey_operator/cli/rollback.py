@@ -45,19 +45,18 @@ async def _roll_back(options: argparse.Namespace, asked: Cluster) -> Answer:
     change = way_back(found["spec"], good)
     if not change:
         raise Problem(f"{options.name} asks for what it ran with when it was well last; nothing was changed")
-    if problem := "" if options.plan else obstacle(found, good):
-        raise Problem(problem)
-    if not options.plan:
-        # Onto what was compared: somebody may change it in this moment.
-        version = found["metadata"]["resourceVersion"]
-        await asked.patch(kind, options.name, {"metadata": {"resourceVersion": version}, "spec": change})
-    return Answer("\n".join([*shown(found, change), _end(options)]))
-
-
-def _end(options: argparse.Namespace) -> str:
+    problem = obstacle(found, good)
     if options.plan:
-        return "Nothing was changed."
-    return f"It was set back; `kubectl valkey status {options.name} -w` shows how far the servers are."
+        refused = f"kubectl valkey: without --plan it is refused: {problem}" if problem else ""
+        lines = [*shown(found, change), "Nothing was changed."]
+        return Answer("\n".join(lines), 1 if problem else 0, told=refused)
+    if problem:
+        raise Problem(problem)
+    # Onto what was compared: somebody may change it in this moment.
+    version = found["metadata"]["resourceVersion"]
+    await asked.patch(kind, options.name, {"metadata": {"resourceVersion": version}, "spec": change})
+    end = f"It was set back; `kubectl valkey status {options.name} -w` shows how far the servers are."
+    return Answer("\n".join([*shown(found, change), end]))
 
 
 def obstacle(found: Found, good: Found) -> str:
@@ -94,7 +93,7 @@ def shown(found: Found, change: Found) -> list[str]:
     metadata = found["metadata"]
     lines = [f"{found['kind']} {metadata['namespace']}/{metadata['name']} goes back:"]
     for field, before, after in _fields(found["spec"], change):
-        lines += wrapped(field, f"{before} becomes {after}", 2, 20)
+        lines += wrapped(f"{field}: ", f"{before} becomes {after}", 2, 6)
     return lines
 
 

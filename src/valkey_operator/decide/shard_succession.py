@@ -200,7 +200,13 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
     if dead is None:
         return ClusterStep()
     # The gate asks them, too, and would wait for them for ever.
-    is_all_there_is = bool(unheard) and all(each in unheard or _has_no_part(each) for each in others)
+    in_the_way = [
+        each
+        for each in others
+        if not (each in unheard or _has_no_part(each) or _adds_nothing(seen, each, dead))
+    ]
+    is_asked_in_vain = bool(unheard) or owner.shard in seen.wish.allows_takeover
+    is_all_there_is = is_asked_in_vain and not in_the_way
     may_have_a_twin = dead.may_run_elsewhere and owner.shard not in seen.wish.allows_takeover
     if dead.is_at_the_gate and is_all_there_is and may_have_a_twin:
         return ClusterStep(waits=(Wait(_twin(dead)),))
@@ -208,10 +214,17 @@ def _by_what_is_left(seen: SeenSharded, owner: Owner, fullest: ShardNode | None)
         opened = OpenGate(dead.name)
         doing = Doing(FAILOVER, f"{dead.name} starts, with what is on its volume")
         return ClusterStep(((opened,),), (Wait(f"{dead.name} starts", 0.5),), doing=doing)
-    return ClusterStep(waits=(Wait(_why_not_yet(seen, dead)),))
+    return ClusterStep(waits=(Wait(_why_not_yet(seen, dead, in_the_way)),))
 
 
-def _why_not_yet(seen: SeenSharded, dead: ShardNode) -> str:
+def _why_not_yet(seen: SeenSharded, dead: ShardNode, in_the_way: list[ShardNode]) -> str:
+    down = sorted(each.name for each in in_the_way if each.is_dead)
+    if dead.is_at_the_gate and down:
+        return (
+            f"{dead.name} waits at its gate, for the disk of {', '.join(down)} of shard {dead.node.shard} may hold "
+            "newer data, and no server runs there: it is waited for; if that data is not wanted, the annotation "
+            f"valkey.io/allow-takeover: {dead.node.shard} must be set"
+        )
     if dead.is_dead or dead.node.id in seen.gone:
         return f"the server of {dead.name} is about to start, with what is on its volume"
     return f"{dead.name} does not answer, and nobody who does has the data of shard {dead.node.shard}"
@@ -281,6 +294,19 @@ def _has_no_part(each: ShardNode) -> bool:
     if view is None or each.may_run_elsewhere:
         return False
     return view.own.is_primary and not view.own.slots and not view.importing
+
+
+def _adds_nothing(seen: SeenSharded, each: ShardNode, dead: ShardNode) -> bool:
+    """Of one whose server does not run either: its disk goes no further, or a person says that it is not waited for.
+    One that has just ended may be about to start again, with what it has."""
+    if not each.is_dead or not each.is_alone or each.may_run_elsewhere:
+        return False
+    if not each.disk.has_data or dead.disk.has_append_only_file:
+        return True
+    is_of_one_history = each.disk.history == dead.disk.history and not each.disk.has_append_only_file
+    if dead.disk.has_data and is_of_one_history and each.disk.offset <= dead.disk.offset:
+        return True
+    return dead.node.shard in seen.wish.allows_takeover and each.dead_for >= COMES_BACK
 
 
 def _brings_its_volume(seen: SeenSharded, dead: ShardNode) -> bool:

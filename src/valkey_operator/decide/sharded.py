@@ -201,8 +201,12 @@ def _may_hold_slots(seen: SeenSharded, each: ShardNode) -> bool:
     if not view.own.is_primary:
         return False
     is_given = any(_gives_to(other, each.node.id) for _, other in seen.cluster.answered)
-    is_taking = any(not part.is_export and part.state == MigrationState.UNDER_WAY for part in view.migrations)
-    return is_given or is_taking or bool(view.importing)
+    return is_given or _takes(view) or bool(view.importing)
+
+
+def _takes(view: ClusterView) -> bool:
+    """Slots as a whole."""
+    return any(not part.is_export and part.state == MigrationState.UNDER_WAY for part in view.migrations)
 
 
 def _held(seen: SeenSharded) -> ClusterStep:
@@ -219,7 +223,12 @@ def _held(seen: SeenSharded) -> ClusterStep:
         and view.own.is_primary
         and (slots := as_text({mark.slot for mark in view.importing}))
     )
-    return ClusterStep(waits=tuple(waits))
+    taking = sorted(
+        name for name, view in leaving if view is not None and view.own.is_primary and _takes(view)
+    )
+    # Whose source has given up, which the target learns by itself, and tells nobody.
+    ending = (Wait(f"what is on its way to {', '.join(taking)} ends", 1.0),) if taking else ()
+    return ClusterStep(waits=(*waits, *ending))
 
 
 def _gives_to(view: ClusterView, member_id: str) -> bool:
@@ -252,7 +261,7 @@ def _would_be_lost(seen: SeenSharded, staying: Iterable[ShardNode]) -> str:
     """What is in memory only; of who is silent nobody knows."""
     silent = [each for each in staying if each.node.view is None and not each.is_dead]
     unknown = sorted(each.name for each in silent if each.node.may_hold_data)
-    way_out = "nothing is kept on a volume: turn persistence on, or delete the cluster"
+    way_out = "nothing is kept on a volume: set replicas back, or delete the cluster"
     if any(each.node.keys for each in seen.nodes):
         return f"all data would be lost, for {way_out}"
     return f"{', '.join(unknown)} does not say whether there are keys, and {way_out}" if unknown else ""

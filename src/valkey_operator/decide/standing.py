@@ -52,7 +52,12 @@ def standing(
     """`status` as it was told last; `denied`: what the API server does not let be made."""
     is_new = status.get("observedGeneration") != generation
     is_on_its_way = is_new or _last(status).get("reason") == Reason.CONFIG_ON_ITS_WAY
-    return [_config_applied(list(nodes), denied, is_on_its_way=is_on_its_way), _warning(deployment)]
+    if deployment.value("paused"):
+        # What has changed since then reaches nobody, and is compared with nothing.
+        applied = Condition(ConditionType.CONFIG_APPLIED, None, Reason.PAUSED, Reason.PAUSED.sentence)
+    else:
+        applied = _config_applied(list(nodes), denied, is_on_its_way=is_on_its_way)
+    return [applied, _warning(deployment)]
 
 
 def _last(status: Mapping[str, Any]) -> Mapping[str, Any]:

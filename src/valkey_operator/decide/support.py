@@ -24,7 +24,7 @@ def refusal(deployment: Deployment, *, runs_already: bool = False) -> Refusal | 
     wrong = faults(deployment.kind, deployment.values) + moved(deployment.values, deployment.pinned)
     wrong = [each for each in wrong if not (runs_already and each.field == f"spec.{NO_WRITES}")]
     if wrong:
-        return Refusal(Reason.INVALID_SPEC, "; ".join(map(str, wrong)))
+        return Refusal(Reason.INVALID_SPEC, "; ".join(_told(each, deployment) for each in wrong))
     lacking = unmet(deployment.kind, deployment.values, deployment.required)
     if lacking:
         return Refusal(Reason.NOT_AS_REQUIRED, "; ".join(map(_lacking, lacking)))
@@ -34,6 +34,14 @@ def refusal(deployment: Deployment, *, runs_already: bool = False) -> Refusal | 
             Reason.NOT_YET, f"this version cannot do {', '.join(missing)} yet; nothing was changed"
         )
     return None
+
+
+def _told(fault: Fault, deployment: Deployment) -> str:
+    """What does not stand in the spec is not looked for there."""
+    field = fault.field.removeprefix("spec.").removeprefix("template.")
+    lenders = (whose for name, whose in deployment.lent.items() if f"{field}.".startswith(f"{name}."))
+    whose = next(lenders, "")
+    return f"{field}, which comes from the {whose}: {fault.sentence}" if whose else str(fault)
 
 
 def _lacking(fault: Fault) -> str:

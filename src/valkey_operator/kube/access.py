@@ -212,14 +212,25 @@ def _covers(rule: str, host: str, port: int) -> bool:
 
 
 def _proxy(url: str | None) -> str | None:
+    """Of what is wrong with it nothing is quoted: it may hold a password."""
     if not url:
         return None
-    sort, mark, _ = url.partition("://")
-    if mark and sort not in ("http", "https"):
+    sort, mark, rest = url.partition("://")
+    if mark and sort.lower() not in ("http", "https"):
         raise Misconfigured(
             f"the proxy for the API server is a {sort} proxy, which is not supported; use an HTTP proxy"
         )
-    return url if mark else f"http://{url}"
+    whole = f"{sort.lower()}://{rest}" if mark else f"http://{url}"
+    try:
+        place = urlsplit(whole)
+        is_one = bool(place.hostname) and place.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise Misconfigured(
+            "the proxy for the API server is no URL; write http://host:port, and %2F for a / in a password"
+        )
+    return whole
 
 
 def _named(contents: Contents, sort: str, name: str) -> Entry:

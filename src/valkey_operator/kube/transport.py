@@ -110,4 +110,6 @@ def words(error: BaseException) -> str:
         error, aiohttp.ClientResponseError
     ):  # its own text tells the URL, and with it a whole command
         return f"{error.status} {error.message}"
+    if isinstance(error, aiohttp.InvalidURL):  # its own text is the URL, which may hold a password
+        return "the address, or its proxy's, is no URL"
     return str(error) or type(error).__name__

@@ -32,6 +32,8 @@ class Deployment:
     required: Mapping[str, str] = field(default_factory=dict)
     # What its status says was given at creation, of what cannot be changed.
     pinned: Tree = field(default_factory=dict)
+    # Of values that nobody wrote into its spec, and that are not built in, whose defaults they are, by their fields.
+    lent: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, path: str, otherwise: Any = None) -> Any:
         """`persistence.aof.enabled`, or `otherwise` where nothing was said."""

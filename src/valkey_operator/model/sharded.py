@@ -71,7 +71,7 @@ class ShardNode:
     age: float = 0.0
     is_dead: bool = False
     dead_for: float = 0.0
-    # Its server runs, and has its data in a moment.
+    # Its server runs, has not served yet, and has its data in a moment; or loads a copy of its primary.
     is_loading: bool = False
     # No other pod of this node can run a server unseen: what its sidecar says is true of the node.
     is_alone: bool = True

@@ -196,7 +196,7 @@ class ClusterSight:
             is_heard=heard is not None,
             age=now - heard.at if heard is not None else NEVER,
             is_dead=heard is not None and not seen.HasField("server"),
-            is_loading=server.is_loading,
+            is_loading=server.is_loading or server.is_starting,
             dead_for=0.0 if known.died_at is None else now - known.died_at,
             is_alone=not elsewhere and _is_alone(seen, has_volume=has_volume),
             may_run_elsewhere=bool(elsewhere),

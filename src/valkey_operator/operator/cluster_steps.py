@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -108,12 +107,10 @@ class ClusterSteps:
                 await self._nodes.order(item, name, order)
 
     async def _fail_over(self, action: do.FailOver, item: Custom, seen: SeenSharded) -> None:
-        begun = time.monotonic()
         name, order = _order(action, seen)
         outcome = await self._nodes.order(item, name, order)
-        took = int((time.monotonic() - begun) * 1000)
-        # A sidecar of an older version does not say it.
-        if pause := outcome.write_pause_milliseconds if action.planned else took:
+        # For how long the dead were silent before, nobody has measured. A sidecar of an older version does not say it.
+        if action.planned and (pause := outcome.write_pause_milliseconds):
             self._pauses[item.key] = (name, pause)
 
     def rendered(self, deployment: Deployment, name: str) -> dict[str, Any]:

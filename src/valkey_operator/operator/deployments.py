@@ -28,9 +28,12 @@ class Deployments:
         namespace = seen.metadata.namespace
         defaults = self._layers(namespace)
         pinned = seen.status.get("pinned") or {}
-        values = layers.effective(kind, seen.spec, defaults, pinned).values
+        given = layers.effective(kind, seen.spec, defaults, pinned)
+        lenders = {layer.name for layer in defaults}
+        lent = {".".join(path): origin for path, origin in given.origins.items() if origin in lenders}
         required = layers.required(defaults)
-        return Deployment(kind, seen.metadata.name, namespace, seen.metadata.uid, values, required, pinned)
+        head = (kind, seen.metadata.name, namespace, seen.metadata.uid)
+        return Deployment(*head, given.values, required, pinned, lent)
 
     def concerned(self, kind: str, defaults_namespace: str) -> list[Key]:
         """Those that defaults of this namespace may change: of the operator's namespace every one."""

@@ -34,6 +34,7 @@ def refused_status(item: Custom, known: Mapping[str, Any], refused: Refusal, now
     said = [
         Condition(ConditionType.READY, False, refused.reason, message),
         Condition(ConditionType.DEGRADED, True, refused.reason, message),
+        Condition(ConditionType.CONFIG_APPLIED, False, refused.reason, message),
     ]
     types = {str(each.type) for each in said}
     others = [each for each in known.get("conditions") or () if each["type"] not in types]

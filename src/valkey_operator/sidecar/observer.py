@@ -15,14 +15,15 @@ REPLICA = re.compile(r"slave\d+")
 
 
 def server(
-    info: Info | None, modules: Sequence[str] = (), cluster: contract.ClusterView | None = None
-) -> contract.Server:
+    info: Info | None, modules: Sequence[str] = (), cluster: contract.ClusterView | None = None,
+    *, is_starting: bool = False,
+) -> contract.Server:  # fmt: skip
     """From all sections of INFO; absent fields are zero, which is what an older server means by leaving them out.
 
     A server that runs and does not answer is there all the same.
     """
     if info is None:
-        return contract.Server(answers=False)
+        return contract.Server(answers=False, is_starting=is_starting)
     return contract.Server(
         answers=True,
         version=info.get("valkey_version", ""),
@@ -42,6 +43,7 @@ def server(
         modules=modules,
         libraries=_number(info, "number_of_libraries"),
         cluster=cluster,
+        is_starting=is_starting,
     )
 
 

@@ -530,7 +530,8 @@ class Pod:
     def _server_seen(self, server: LivingServer) -> contract.Server:
         seen = server.cluster
         cluster = cluster_words.view(seen, self.mover.seen) if seen is not None else None
-        return observer.server(server.info, server.modules, cluster)
+        is_starting = not (server.has_served or server.is_settled)
+        return observer.server(server.info, server.modules, cluster, is_starting=is_starting)
 
     def _fingerprints(self) -> contract.Fingerprints:
         found = self._shown()

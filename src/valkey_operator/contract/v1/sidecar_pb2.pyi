@@ -92,7 +92,7 @@ class LastWord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., milliseconds_ago: _Optional[int] = ...) -> None: ...
 
 class Server(_message.Message):
-    __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules", "libraries")
+    __slots__ = ("answers", "version", "role", "is_loading", "loaded_percent", "replication", "memory", "persistence", "cluster", "keys", "connected_clients", "uptime_seconds", "modules", "libraries", "is_starting")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +107,7 @@ class Server(_message.Message):
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MODULES_FIELD_NUMBER: _ClassVar[int]
     LIBRARIES_FIELD_NUMBER: _ClassVar[int]
+    IS_STARTING_FIELD_NUMBER: _ClassVar[int]
     answers: bool
     version: str
     role: Role
@@ -121,7 +122,8 @@ class Server(_message.Message):
     uptime_seconds: int
     modules: _containers.RepeatedScalarFieldContainer[str]
     libraries: int
-    def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., libraries: _Optional[int] = ...) -> None: ...
+    is_starting: bool
+    def __init__(self, answers: _Optional[bool] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., is_loading: _Optional[bool] = ..., loaded_percent: _Optional[float] = ..., replication: _Optional[_Union[Replication, _Mapping]] = ..., memory: _Optional[_Union[Memory, _Mapping]] = ..., persistence: _Optional[_Union[Persistence, _Mapping]] = ..., cluster: _Optional[_Union[ClusterView, _Mapping]] = ..., keys: _Optional[int] = ..., connected_clients: _Optional[int] = ..., uptime_seconds: _Optional[int] = ..., modules: _Optional[_Iterable[str]] = ..., libraries: _Optional[int] = ..., is_starting: _Optional[bool] = ...) -> None: ...
 
 class Replication(_message.Message):
     __slots__ = ("history", "offset", "primary_address", "link_is_up", "sync_in_progress", "replicas", "silent_seconds", "full_syncs", "cut_off", "former_history", "former_history_end")
