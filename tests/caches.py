@@ -18,7 +18,7 @@ PATIENCE = 30.0
 
 
 @contextlib.asynccontextmanager
-async def running(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def running(*parts: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
     """Run these beside the test; one that ends with an error fails it, all are ended with it."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:

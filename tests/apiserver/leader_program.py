@@ -1,7 +1,7 @@
 """A process that leads when it can and writes as fast as it can while it does; says so on standard output.
 
 With `--freeze-at N` it stops itself (SIGSTOP) in the middle of its N-th write: the fence has said yes, the
-request has not left.
+request has not left. With the lead it loses all that it remembers: how much it had written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from valkey_operator.kube.lease import Leadership
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import CONFIG_MAPS
 from valkey_operator.kube.runtime import Runtime
+from valkey_operator.process import anew
 
 
 class Freezing:
@@ -35,7 +36,7 @@ class Freezing:
         return left
 
 
-async def main() -> None:
+async def main() -> bool:
     parser = argparse.ArgumentParser()
     parser.add_argument("kubeconfig")
     parser.add_argument("namespace")
@@ -50,8 +51,10 @@ async def main() -> None:
         # The fence is asked twice per write: before connecting and before sending.
         async with Client(way, fence=Freezing(leadership, 2 * options.freeze_at - 1)) as client:
             runtime = Writing(client, leadership, options.namespace)
-            await runtime.run()
+            runtime.on_loss = anew.decide
+            is_over = await runtime.run()
     print("ended", flush=True)
+    return is_over
 
 
 class Writing(Runtime):
@@ -61,10 +64,12 @@ class Writing(Runtime):
         super().__init__(client, leadership)
         self._key = Key(namespace, "record")
         self._writer = leadership.identity
+        self._written = 0
 
     async def _work(self) -> None:
         self._works = True
         print("leads", flush=True)
+        print(f"remembers {self._written}", flush=True)
         try:
             await self._write_on()
         finally:
@@ -72,10 +77,9 @@ class Writing(Runtime):
             self._works = False
 
     async def _write_on(self) -> None:
-        number = 0
         while not self._stopping.is_set():
-            number += 1
-            data = {"writer": self._writer, "number": str(number)}
+            self._written += 1
+            data = {"writer": self._writer, "number": str(self._written)}
             metadata = {"name": self._key.name, "namespace": self._key.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
             try:
@@ -89,4 +93,6 @@ class Writing(Runtime):
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if not asyncio.run(main()):
+        anew.begin()

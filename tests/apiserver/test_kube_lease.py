@@ -55,6 +55,10 @@ class Process:
     def is_frozen(self) -> bool:
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
     async def end(self) -> int:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -172,6 +176,32 @@ async def test_leaders_frozen_at_random_moments_never_write_beside_their_success
         leader, standby = standby, leader
 
 
+async def test_one_that_lost_the_lead_remembers_nothing_when_it_leads_again(stage: Stage) -> None:
+    """It is the same process still: its container was not restarted."""
+    first = await stage.start("first")
+    await eventually(lambda: stage.writers.count("first") > 20)
+    first.send(signal.SIGSTOP)
+    second = await stage.start("second")
+    await second.says("leads")
+    first.send(signal.SIGCONT)
+    await first.says("ended")
+    await second.end()
+    await first.says("leads", 2)
+    assert [word for word in first.said if word.startswith("remembers")] == ["remembers 0"] * 2
+    first.send(signal.SIGTERM)
+    assert await first.ended() == 0
+    assert first.said.count("ended") == 2
+
+
+async def test_one_that_begins_while_the_server_is_away_waits_for_it(stage: Stage, faults: Faults) -> None:
+    with faults.stop("api"):
+        first = await stage.start("first")
+        await asyncio.sleep(3)
+        assert first.is_alive
+        assert not first.said
+    await first.says("leads")
+
+
 async def test_a_leader_cut_off_from_the_server_stops_before_another_may_start(
     cluster: Cluster, stage: Stage
 ) -> None:
@@ -186,7 +216,11 @@ async def test_a_leader_cut_off_from_the_server_stops_before_another_may_start(
             finally:
                 closed.append(time.monotonic())
 
-        async with running(first.run(work)):
+        async def again_and_again() -> None:
+            while not await first.run(work):
+                pass
+
+        async with running(again_and_again()):
             await eventually(lambda: first.leads)
             second = await stage.start("second")
             await asyncio.sleep(1)

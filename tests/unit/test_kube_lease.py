@@ -169,3 +169,41 @@ async def test_work_that_ends_gives_the_lease_back(client: Client, server: Serve
     await Leadership(client, KEY, "me").run(lambda: asyncio.sleep(0))
     assert server.lease is not None
     assert server.lease["spec"]["holderIdentity"] == ""  # type: ignore[index]
+
+
+async def test_a_lost_lead_ends_the_run_and_is_told_before_anything_is_closed(
+    client: Client, server: Server
+) -> None:
+    runtime = Runtime(client, Leadership(client, KEY, "me", duration=1))
+    told: list[str] = []
+    runtime.on_loss = lambda: told.append("lost")
+
+    async def reconcile(_key: Key) -> Again:
+        server.refuses = True
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            told.append("closed")
+        return None
+
+    runtime.add(Controller("test", reconcile)).wake(Key("n", "a"))
+    assert await asyncio.wait_for(runtime.run(), 10) is False
+    assert told == ["lost", "closed"]
+
+
+async def test_a_lead_lost_while_the_process_ends_does_not_let_it_begin_anew(
+    client: Client, server: Server
+) -> None:
+    runtime = Runtime(client, Leadership(client, KEY, "me", duration=1), grace=30)
+    told: list[str] = []
+    runtime.on_loss = lambda: told.append("lost")
+
+    async def reconcile(_key: Key) -> Again:
+        runtime.stop()
+        server.refuses = True
+        await asyncio.sleep(3600)
+        return None
+
+    runtime.add(Controller("test", reconcile)).wake(Key("n", "a"))
+    assert await asyncio.wait_for(runtime.run(), 10) is True
+    assert not told

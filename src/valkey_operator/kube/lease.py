@@ -5,6 +5,7 @@ the moment before it sent its last renewal, a standby from the moment it saw tha
 the leader's time, less a margin, is over before anybody else's begins; a process that was frozen finds its
 time over when it wakes. What a late packet could still do is caught by comparing versions (`Writer.status`).
 Only a leader that ran in the very container that this process runs in now is dead for sure, and not waited for.
+Who lost the lead does not lead again: what it remembers of its first time another has made untrue since.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Leadership:
         self._informer.store.on_change(self._saw)
         self._changed = asyncio.Event()
         self._seen_at = now()
+        # At once, while `work` is still being ended.
+        self.on_loss: Callable[[], None] = lambda: None
 
     @property
     def leader(self) -> str:
@@ -85,19 +88,17 @@ class Leadership:
             raise errors.NotLeader(f"{self.identity} does not lead: {why}")
         return left
 
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Lead whenever possible, and `work` meanwhile; on loss `work` is cancelled. Ends when `work` ends."""
+    async def run(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Lead as soon as possible, and `work` meanwhile; on loss `work` is cancelled. Whether it ended by itself."""
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._informer.run(), name="watch the lease")
             await self._informer.synced()
-            while True:
-                await self._acquire()
-                if await self._lead(work):
-                    break
+            await self._acquire()
+            has_ended = await self._lead(work)
             watching.cancel()
+        return has_ended
 
     async def _lead(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """True when the work has ended by itself, False when the lead was lost."""
         log.info("%s leads", self.identity)
         self._since = now()
         metrics.LEADER.set(1)
@@ -105,6 +106,8 @@ class Leadership:
         renewing = asyncio.create_task(self._renew(), name="renew the lease")
         try:
             await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                self.on_loss()
         finally:
             working.cancel()
             await asyncio.wait({working})

@@ -24,11 +24,17 @@ class Runtime:
     def __init__(self, client: Client, leadership: Leadership | None = None, grace: float = 10.0) -> None:
         self._client = client
         self._leadership = leadership
+        if leadership is not None:
+            leadership.on_loss = self._lose
+        # Before anything is closed.
+        self.on_loss: Callable[[], None] = lambda: None
         self._grace = grace
         self._informers: list[Informer[Any]] = []
         self._controllers: list[Controller] = []
         self._background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._stopping = asyncio.Event()
+        # By a stop, or because the lead was lost.
+        self._over = asyncio.Event()
         self._works = False
 
     def informer(
@@ -57,9 +63,10 @@ class Runtime:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._over.set()
 
-    async def run(self) -> None:
-        """Until `stop`, SIGTERM or SIGINT."""
+    async def run(self) -> bool:
+        """Until `stop`, SIGTERM or SIGINT: true. Or until the lead is lost: false, and nothing of it is run again."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -67,12 +74,17 @@ class Runtime:
             always = [group.create_task(part()) for part in self._background]
             always += [group.create_task(informer.run()) for informer in self._informers]
             leading = group.create_task(self._lead(), name="lead")
-            await self._stopping.wait()
+            await self._over.wait()
             if not self._works:
                 leading.cancel()
             await asyncio.wait({leading})
             for task in always:
                 task.cancel()
+        return self._stopping.is_set()
+
+    def _lose(self) -> None:
+        if not self._stopping.is_set():
+            self.on_loss()
 
     async def _lead(self) -> None:
         for informer in self._informers:
@@ -82,6 +94,7 @@ class Runtime:
             await self._work()
         else:
             await self._leadership.run(self._work)
+        self._over.set()
 
     async def _work(self) -> None:
         if self._stopping.is_set():  # controllers that have not begun yet would not hear `stop`
@@ -97,6 +110,6 @@ class Runtime:
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
-            log.warning("the lead was lost before all work had ended")  # and need not be won again
+            log.warning("the lead was lost before all work had ended")
         finally:
             self._works = False

@@ -21,11 +21,12 @@ from valkey_operator.operator.own_kinds import OwnKinds
 from valkey_operator.operator.roots import RootController
 from valkey_operator.operator.valkey import ValkeyController
 from valkey_operator.operator.world import MANAGER, World
-from valkey_operator.process import health, heap, logs
+from valkey_operator.process import anew, health, heap, logs
 from valkey_operator.settings.operator import OperatorSettings
 
 
-async def run(settings: OperatorSettings) -> None:
+async def run(settings: OperatorSettings) -> bool:
+    """Until it is told to end: true. Or until it has lost the lead: false."""
     mtls.save_memory()
     way = access.find()
     async with Client(way) as unfenced:
@@ -35,6 +36,7 @@ async def run(settings: OperatorSettings) -> None:
         )
         async with Client(way, fence=leadership) as client:
             runtime = Runtime(client, leadership)
+            runtime.on_loss = anew.decide
             recorder = Recorder(client, MANAGER, settings.identity)
             world = World.of(settings, client, runtime, recorder, leadership.leads_for)
             runtime.beside(recorder.run)
@@ -48,7 +50,7 @@ async def run(settings: OperatorSettings) -> None:
             ready = {"custom resources": kinds.trouble, **runtime.checks()}
             async with health.opened({}, ready, port=settings.health_port):
                 await kinds.confirm()
-                await runtime.run()
+                return await runtime.run()
 
 
 def controllers(world: World, hearing: Hearing, sidecars: Sidecars) -> list[Controller]:
@@ -70,4 +72,6 @@ def main() -> None:
     settings = OperatorSettings.from_environment()
     logs.configure("json", settings.log_level)
     heap.keep_what_is_imported()
-    asyncio.run(run(settings))
+    # Another one leads by then. What was remembered of sidecars, leases and wishes is not true any more.
+    if not asyncio.run(run(settings)):
+        anew.begin()

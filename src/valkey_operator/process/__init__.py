@@ -1,1 +1,1 @@
-"""What every process of ours has: logs, a port to serve on, health. Knows neither Kubernetes nor Valkey."""
+"""What every process of ours has: logs, a port, health, a way to begin anew. Knows neither Kubernetes nor Valkey."""
