@@ -45,8 +45,9 @@ async def converge(way: Access, namespace: str) -> None:
         runtime = Runtime(client)
         settings = OperatorSettings(namespace, "test", "valkey-operator/operator:dev", (namespace,))
         world = World.of(settings, client, runtime, Recorder(client, "test", "test"), lambda: 0.0)
-        hearing = Hearing(world, Leadership(client, Key(namespace, "test"), "test"))
-        made = controllers(world, hearing, Sidecars(lambda: None, settings.trust_domain))
+        leadership = Leadership(client, Key(namespace, "test"), "test")
+        hearing = Hearing(world, leadership)
+        made = controllers(world, hearing, Sidecars(lambda: None, settings.trust_domain, leadership))
         for controller in made:
             runtime.add(controller)
         async with running(runtime.run()):

@@ -15,12 +15,25 @@ from tests.unit.test_sidecar_orders import Pod as SidecarsPod
 from valkey_operator.contract.channel import Unanswered
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.kube.errors import NotLeader
 from valkey_operator.kube.objects import ManagedMetadata, Metadata, OwnerReference
 from valkey_operator.operator import calls
 from valkey_operator.operator.calls import Sidecars
 from valkey_operator.operator.seen import Custom, Pod, PodStatus
 from valkey_operator.sidecar import channel
 from valkey_operator.sidecar.metrics import Counts
+
+
+class Lead:
+    """Of an operator that leads, until it does not."""
+
+    is_lost = False
+
+    def time_left(self) -> float:
+        if self.is_lost:
+            raise NotLeader("op-a does not lead: op-b does")
+        return 1.0
+
 
 OPERATORS = Credentials.from_bytes(material(ISSUING.operator()))
 
@@ -40,10 +53,15 @@ def pod() -> SidecarsPod:
 
 
 @pytest.fixture
-async def sidecars(pod: SidecarsPod) -> AsyncIterator[Sidecars]:
+def lead() -> Lead:
+    return Lead()
+
+
+@pytest.fixture
+async def sidecars(pod: SidecarsPod, lead: Lead) -> AsyncIterator[Sidecars]:
     doorman = channel.Doorman(NODE, OPERATOR, Counts())
     async with channel.opened(pod, doorman, node(), 0, "127.0.0.1") as port:
-        made = Sidecars(lambda: OPERATORS, NODE.trust_domain, port)
+        made = Sidecars(lambda: OPERATORS, NODE.trust_domain, lead, port)
         async with running(made.run()):
             yield made
 
@@ -62,6 +80,35 @@ async def test_an_order_names_the_pod_it_is_for(sidecars: Sidecars, pod: Sidecar
     assert outcome.guard == "an_order_is_for_one_pod"
     with pytest.raises(Unanswered, match="this is pod u1, not u0"):
         await sidecars.observe(wanted(), placed("u0"))
+    assert pod.server is not None
+    assert pod.server.calls == []
+
+
+async def test_whoever_lost_the_lead_sends_nothing_on_a_connection_that_is_still_open(
+    sidecars: Sidecars, pod: SidecarsPod, lead: Lead
+) -> None:
+    """It was frozen, and this comes before its work is ended."""
+    await sidecars.observe(wanted(), placed())
+    lead.is_lost = True
+    order = contract.Order(epoch=3, promote=contract.Promote())
+    with pytest.raises(Unanswered, match="nothing was sent: op-a does not lead: op-b does"):
+        await sidecars.act(wanted(), placed(), order)
+    assert pod.server is not None
+    assert pod.server.calls == []
+
+
+async def test_whoever_waited_for_its_turn_looks_at_its_lead_only_then(
+    monkeypatch: pytest.MonkeyPatch, sidecars: Sidecars, pod: SidecarsPod, lead: Lead
+) -> None:
+    turn = asyncio.Semaphore(0)
+    monkeypatch.setattr(sidecars, "_slots", turn)
+    order = contract.Order(epoch=3, promote=contract.Promote())
+    waiting = asyncio.create_task(sidecars.act(wanted(), placed(), order))
+    await asyncio.sleep(0)
+    lead.is_lost = True
+    turn.release()
+    with pytest.raises(Unanswered, match="nothing was sent"):
+        await waiting
     assert pod.server is not None
     assert pod.server.calls == []
 
@@ -85,13 +132,13 @@ async def test_who_cannot_be_asked_is_named(sidecars: Sidecars, node_: Custom, p
 
 async def test_without_a_certificate_nobody_is_asked() -> None:
     with pytest.raises(Unanswered, match="no certificate yet"):
-        await Sidecars(lambda: None, NODE.trust_domain).observe(wanted(), placed())
+        await Sidecars(lambda: None, NODE.trust_domain, Lead()).observe(wanted(), placed())
 
 
 async def test_one_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "OBSERVE_LIMIT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        asking = Sidecars(lambda: OPERATORS, NODE.trust_domain, port).observe(wanted(), placed())
+        asking = Sidecars(lambda: OPERATORS, NODE.trust_domain, Lead(), port).observe(wanted(), placed())
         with pytest.raises(Unanswered, match="no answer within"):
             await asyncio.wait_for(asking, 5)

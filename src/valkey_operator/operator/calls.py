@@ -1,6 +1,7 @@
 """The operator's calls to sidecars, to exactly the pod and the node that are meant.
 
 Every way to fail ends in `Unanswered` with one sentence; a node that cannot be asked is not a node that is gone.
+Whoever has lost the lead sends nothing more: a sidecar cannot tell a former leader's order from its successor's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from valkey_operator.contract.kept import Kept
 from valkey_operator.contract.mtls import Credentials
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.contract.v1.sidecar_grpc import NodeStub
+from valkey_operator.kube.errors import NotLeader
+from valkey_operator.kube.transport import Fence
 from valkey_operator.operator.seen import Custom, Pod
 
 OBSERVE_LIMIT = 3.0
@@ -39,10 +42,12 @@ class Sidecars:
     """All of them. Without credentials, as before the first certificate is there, nobody is asked."""
 
     def __init__(
-        self, credentials_of: Callable[[], Credentials | None], trust_domain: str, port: int = PORT
-    ) -> None:
+        self, credentials_of: Callable[[], Credentials | None], trust_domain: str, fence: Fence,
+        port: int = PORT,
+    ) -> None:  # fmt: skip
         self._credentials_of = credentials_of
         self._trust_domain = trust_domain
+        self._fence = fence
         self._port = port
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._kept = Kept()
@@ -85,7 +90,15 @@ class Sidecars:
             self._slots,
             self._kept.opened(pod.status.pod_ip, credentials, peer, self._port) as channel,
         ):
+            self._check_lead()
             yield NodeStub(channel)
+
+    def _check_lead(self) -> None:
+        """The last look before anything leaves: a process that was frozen wakes with its connections still open."""
+        try:
+            self._fence.time_left()
+        except NotLeader as why:
+            raise Unanswered(f"nothing was sent: {why}") from None
 
 
 def identity_of(node: Custom, trust_domain: str) -> NodeIdentity:

@@ -41,7 +41,7 @@ async def run(settings: OperatorSettings) -> bool:
             world = World.of(settings, client, runtime, recorder, leadership.leads_for)
             runtime.beside(recorder.run)
             hearing = Hearing(world, leadership)
-            sidecars = Sidecars(lambda: world.identity.credentials, settings.trust_domain)
+            sidecars = Sidecars(lambda: world.identity.credentials, settings.trust_domain, leadership)
             for work in (hearing.run, sidecars.run):
                 runtime.beside(work)
             for controller in controllers(world, hearing, sidecars):
