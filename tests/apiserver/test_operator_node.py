@@ -72,7 +72,8 @@ class Place:
         self.heard = 0
         self.nodes = NodeController(world, sidecar)
         roots = RootController(world)
-        made = (self.nodes, ValkeyController(world, sidecar), roots, CertificateController(world, roots))
+        self.certificates = CertificateController(world, roots)
+        made = (self.nodes, ValkeyController(world, sidecar), roots, self.certificates)
         self.controllers = [each.controller for each in made]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

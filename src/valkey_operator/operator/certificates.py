@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from valkey_operator.api.events import EventReason
 from valkey_operator.api.validation import validity_span
 from valkey_operator.contract.identity import KINDS, Scope
+from valkey_operator.kube import errors
 from valkey_operator.kube.controller import Again, Controller, label
 from valkey_operator.kube.objects import Key, Object
 from valkey_operator.kube.resources import PODS
@@ -29,7 +30,7 @@ from valkey_operator.pki.rotation import Action, IssueIntermediate, IssueLeaf, P
 from valkey_operator.pki.store import CERTIFICATE, KEY, ROOT_NAME, leaf_rewritten
 from valkey_operator.pki.trust import Circle, Held, Party, Report
 from valkey_operator.render import marks
-from valkey_operator.render.node import NodeObjects, identity_secret
+from valkey_operator.render.node import NodeObjects, authority_secret, identity_secret
 
 RESYNC = 600.0
 SOON = 1.0
@@ -39,6 +40,8 @@ QUIET = 10.0
 ROUNDS = 4
 # Tells the kubelet to look at the pod's Secrets now and not within a minute.
 TOUCHED = "valkey.io/identity"
+# Why Secrets may not be written, by node.
+Denied = dict[str, errors.KubeError]
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +56,7 @@ class _Deployed:
 
     @property
     def authority(self) -> Key:
-        return Key(self.deployment.namespace, f"{self.deployment.name}-mtls-ca")
+        return Key(self.deployment.namespace, authority_secret(self.deployment.name))
 
     @property
     def bundle(self) -> str:
@@ -97,23 +100,36 @@ class CertificateController:
         if not self._roots.roots:
             return None  # woken when there is one
         now = datetime.now(UTC)
-        plan, issued = Plan(), None
-        for _ in range(ROUNDS):
-            circle = await self._look(deployed, now)
-            plan = plan_circle(circle, deployed.wish, now)
-            if not plan.actions:
-                break
-            try:
-                issued = await self._carry_out(deployed, circle, plan, now, issued)
-            except CannotIssue as problem:
-                log.warning("%s is looked at again: %s", key, problem)  # the authority was changed meanwhile
-                return SOON
-        self._remember(key, circle.own)
+        denied: Denied = {}
+        try:
+            circle, plan = await self._issue(key, deployed, now, denied)
+        except CannotIssue as problem:
+            log.warning("%s is looked at again: %s", key, problem)  # the authority was changed meanwhile
+            return SOON
         again = await self._touch(deployed, circle)
         if left := self._too_early(deployed):
-            return min(again, left)
-        await self._record(deployed, circle, now)
-        return min(again, (plan.look_again - now).total_seconds()) if plan.look_again else again
+            again = min(again, left)
+        else:
+            await self._record(deployed, circle, now)
+            if plan.look_again:
+                again = min(again, (plan.look_again - now).total_seconds())
+        for why in denied.values():
+            raise why  # it is tried again, later each time
+        return again
+
+    async def _issue(
+        self, key: Key, deployed: _Deployed, now: datetime, denied: Denied
+    ) -> tuple[Circle, Plan]:
+        """Until nothing is left to do but what is `denied`; what was seen and planned last."""
+        issued = None
+        for _ in range(ROUNDS):
+            circle = await self._look(deployed, now)
+            self._remember(key, circle.own)  # before anything can fail: roots wait until everybody was seen
+            plan = plan_circle(circle, deployed.wish, now)
+            if all(getattr(action, "party", "") in denied for action in plan.actions):
+                break
+            issued = await self._carry_out(deployed, circle, plan, now, issued, denied)
+        return circle, plan
 
     def _too_early(self, deployed: _Deployed) -> float:
         """What is written down for people waits until the first pods have started; the seconds until then."""
@@ -163,9 +179,13 @@ class CertificateController:
         return Report(shown.sidecar_certificate, frozenset(filter(None, shown.trust.split(","))))
 
     async def _carry_out(
-        self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime, issued: Pair | None
-    ) -> Pair | None:
-        """An authority alone: with it, the rest of the plan may be another. It is returned, and signs what follows."""
+        self, deployed: _Deployed, circle: Circle, plan: Plan, now: datetime, issued: Pair | None,
+        denied: Denied,
+    ) -> Pair | None:  # fmt: skip
+        """An authority alone: with it, the rest of the plan may be another. It is returned, and signs what follows.
+
+        A node whose Secret may not be written is `denied`, and keeps no other from its certificate.
+        """
         for action in plan.actions:
             if isinstance(action, IssueIntermediate):
                 return await self._issue_authority(deployed, action, now)
@@ -174,8 +194,16 @@ class CertificateController:
             by_party.setdefault(getattr(action, "party", ""), []).append(action)
         signer = issued or await self._authority(deployed)
         for node in deployed.nodes:
-            if actions := by_party.get(node.metadata.name):
+            name = node.metadata.name
+            if name in denied or not (actions := by_party.get(name)):
+                continue
+            try:
                 await self._rewrite(deployed, node, actions, signer, now)
+            except errors.NamespaceEnds:
+                raise
+            except errors.DENIED as why:
+                denied[name] = why
+            else:
                 self._tell(node, circle, actions)
         return issued
 
@@ -187,7 +215,10 @@ class CertificateController:
         root, life = await self._roots.signer(action.root), deployed.wish.authority_life
         pair = issue_intermediate(root, deployed.scope, "mtls", now, life)
         metadata = marks.metadata(deployed.deployment, deployed.authority.name, "authority")
-        await self._world.vault.write(metadata, {CERTIFICATE: pair.certificate, KEY: pair.key})
+        content = {CERTIFICATE: pair.certificate, KEY: pair.key}
+        await self._world.vault.write(
+            metadata, content, is_repaired=self._was_ours(deployed, deployed.authority)
+        )
         log.info("the authority of %s: %s", deployed.deployment.name, action.reason)
         return pair
 
@@ -200,7 +231,19 @@ class CertificateController:
             leaf = issue_mtls_leaf(signer, identity, now, deployed.wish.leaf_life)
         content = await vault.read(_secret(node)) if vault.is_ours(_secret(node)) else None
         after = leaf_rewritten(content or {}, actions, self._roots.roots, leaf)
-        await vault.write(NodeObjects(as_stored(node)).identity_metadata(), after)
+        metadata = NodeObjects(as_stored(node)).identity_metadata()
+        await vault.write(metadata, after, is_repaired=self._was_ours(deployed, _secret(node)))
+
+    def _was_ours(self, deployed: _Deployed, secret: Key) -> bool:
+        """Whatever lies there now: our records name this Secret."""
+        caches, status = self._world.caches, {}
+        if binding := caches.bindings.store.get(Key(secret.namespace, deployed.binding)):
+            status = binding.status
+        entries = [*(status.get("active") or ()), *(status.get("deprecated") or ())]
+        named = {each["secretName"] for each in entries}
+        if bundle := caches.bundles.store.get(Key(secret.namespace, deployed.bundle)):
+            named.add(bundle.spec["certSecretRef"]["name"])
+        return secret.name in named
 
     def _tell(self, node: Custom, circle: Circle, actions: Collection[Action]) -> None:
         reasons = "; ".join(action.reason for action in actions)

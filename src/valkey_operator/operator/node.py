@@ -35,7 +35,7 @@ from valkey_operator.operator.pod_changes import PodChanges
 from valkey_operator.operator.seen import VALKEY_NODES, Custom, Pod, as_stored
 from valkey_operator.operator.world import BY_NODE, World
 from valkey_operator.render import marks
-from valkey_operator.render.node import NodeObjects, fingerprint, identity_secret
+from valkey_operator.render.node import NodeObjects, authority_secret, fingerprint, identity_secret
 from valkey_operator.valkey import config_file
 
 RESYNC = 600.0
@@ -88,7 +88,10 @@ class NodeController:
             return min(pause, late or pause)
         await self._world.writer.status(self._world.caches.nodes, node, node.status, after)
         again = min(_again(found, mounted, grown), late or RESYNC)
-        return min(again or REFUSED_AGAIN, REFUSED_AGAIN) if denied else again
+        if denied:
+            return min(again or REFUSED_AGAIN, REFUSED_AGAIN)
+        # Nobody tells when it turns out that there can be none.
+        return again if self._has_certificate(node) else min(again or SOON, SOON)
 
     async def _leave_alone(self, node: Custom) -> None:
         reason = Reason.NOT_MANAGED
@@ -106,12 +109,25 @@ class NodeController:
         """The pod, when all is there that it mounts; its address while it starts."""
         objects = NodeObjects(as_stored(node))
         # A pod without certificate would be out of reach for a minute. When it comes, it wakes this key.
-        if not self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name))):
+        if not self._has_certificate(node):
+            denied += self._taken(node)
             return
         with noting(denied):
             await self._make_workload(node, objects)
         with noting(denied):
             await self._apply(node, self._world.caches.services, objects.service())
+
+    def _has_certificate(self, node: Custom) -> bool:
+        return self._world.vault.is_ours(Key(node.metadata.namespace, identity_secret(node.metadata.name)))
+
+    def _taken(self, node: Custom) -> list[str]:
+        """Why its certificate cannot be written, if somebody else has made a Secret of that name."""
+        names = (
+            identity_secret(node.metadata.name),
+            authority_secret(node.metadata.labels.get(marks.CLUSTER, "")),
+        )
+        said = (self._world.vault.taken(Key(node.metadata.namespace, name)) for name in names)
+        return list(filter(None, said))
 
     async def _make_workload(self, node: Custom, objects: NodeObjects) -> None:
         caches = self._world.caches

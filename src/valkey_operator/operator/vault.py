@@ -35,6 +35,7 @@ class Vault:
         self._client, self._writer, self._secrets = client, writer, secrets
         self._seen: dict[Key, tuple[object, Contained]] = {}
         self._written: dict[Key, tuple[str, Content]] = {}
+        self._taken: dict[Key, str] = {}
         secrets.store.on_change(lambda before, after: self._forget(before) if after is None else None)
 
     async def leaf(self, key: Key, identity: Identity, roots: Sequence[Root], now: datetime) -> Contained:
@@ -51,16 +52,26 @@ class Vault:
             return None
         return {name: base64.b64decode(text) for name, text in found.data.items()}
 
-    async def write(self, metadata: Mapping[str, Any], content: Content) -> None:
-        """All of it at once."""
+    async def write(self, metadata: Mapping[str, Any], content: Content, *, is_repaired: bool = True) -> None:
+        """All of it at once. One that we have not made is `Taken`, unless what was there before `is_repaired`."""
         data = {name: base64.b64encode(value).decode() for name, value in content.items()}
-        await self._writer.apply(self._secrets, {"metadata": metadata, "data": data}, force=True)
         key = Key(metadata["namespace"], metadata["name"])
+        force = is_repaired or self.is_ours(key)
+        try:
+            await self._writer.apply(self._secrets, {"metadata": metadata, "data": data}, force=force)
+        except errors.Taken as why:
+            self._taken[key] = str(why)
+            raise
+        self._taken.pop(key, None)
         if key in self._seen:  # it is looked at again; nobody looks at a root, whose key would stay
             self._written[key] = (self.mark(key), content)
 
     def is_ours(self, key: Key) -> bool:
         return key in self._secrets.store
+
+    def taken(self, key: Key) -> str:
+        """Why it could not be written when it was tried last: somebody else has made it. Empty when it could."""
+        return self._taken.get(key, "")
 
     def mark(self, key: Key) -> str:
         """Another one after every change of the Secret; empty when it is not there, or not ours."""

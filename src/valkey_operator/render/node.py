@@ -61,6 +61,11 @@ def identity_secret(node: str) -> str:
     return f"{node}-mtls"
 
 
+def authority_secret(deployment: str) -> str:
+    """The Secret with what signs the certificates of a deployment's sidecars."""
+    return f"{deployment}-mtls-ca"
+
+
 # Container and field.
 IN_PLACE = ((pod.SERVER, "resources"), (pod.SIDECAR, "image"))
 
