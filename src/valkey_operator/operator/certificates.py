@@ -32,6 +32,7 @@ from valkey_operator.pki.trust import Circle, Held, Party, Report
 from valkey_operator.render import marks
 from valkey_operator.render.node import NodeObjects, authority_secret, identity_secret
 
+LOOKED_AFTER = ("Valkey", "ValkeyCluster")
 RESYNC = 600.0
 SOON = 1.0
 # For the first pods: six deployments that are made at once have started by then, on two cores.
@@ -83,6 +84,7 @@ class CertificateController:
         self.controller.watches(world.caches.secrets, label(marks.CLUSTER))
         self.controller.watches(world.caches.pods, label(marks.CLUSTER))
         self.controller.watches(world.caches.valkeys)
+        self.controller.watches(world.caches.clusters)
         self.controller.watches(world.caches.defaults, self._concerned)
 
     def wake(self, node: Key) -> None:
@@ -336,7 +338,8 @@ class CertificateController:
             self.controller.wake(key)
 
     def _concerned(self, item: Object) -> list[Key]:
-        return self._world.deployments.concerned("Valkey", item.metadata.namespace)
+        deployments = self._world.deployments
+        return [key for kind in LOOKED_AFTER for key in deployments.concerned(kind, item.metadata.namespace)]
 
 
 def _secret(node: Custom) -> Key:
