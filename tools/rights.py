@@ -38,8 +38,9 @@ INTRODUCTION = """\
 Each right, in the namespaces that it is granted in, with a test in which the API server saw the operator use it. What
 is granted where Valkey runs is the same for all namespaces (ClusterRole) and for some (Roles). Why it needs a right is
 said beside it in [the chart](../../charts/valkey-operator/templates/_rights.tpl). Sidecars have none. `test_rights.py`
-runs code of the operator with the operator's token, for what it does only when an answer gets lost. For the policy that
-warns of kinds that are not built it needs no right: whoever installs makes it, and the API server carries it out.
+and `test_operator_rights.py` run code of the operator with the operator's token, for what it does only when an answer
+gets lost, or a namespace is gone. For the policy that warns of kinds that are not built it needs no right: whoever
+installs makes it, and the API server carries it out.
 
 | namespace | resource | verb | seen in |
 | --- | --- | --- | --- |
@@ -79,8 +80,10 @@ def used(requests: Iterable[Request]) -> set[Right]:
 
 
 def _place(request: Request) -> str:
-    if not request.namespace:  # all namespaces at once, or what is in none
-        return "" if request.resource == "nodes" else THERE
+    if request.resource in ("nodes", "namespaces"):  # a namespace is in none, though a request names one
+        return ""
+    if not request.namespace:  # all of them at once
+        return THERE
     return HERE if request.namespace == chart.NAMESPACE else THERE
 
 

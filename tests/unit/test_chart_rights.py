@@ -66,9 +66,17 @@ def test_it_may_watch_exactly_what_it_watches(namespaces: tuple[str, ...]) -> No
     assert may(namespaces, "list", "watch") == wanted
 
 
-def test_for_some_namespaces_it_may_only_see_machines_elsewhere() -> None:
+def test_for_some_namespaces_it_may_only_see_machines_elsewhere_and_whether_these_are_there() -> None:
     everywhere = {name for place, name in may(("team-a",)) if not place}
-    assert everywhere == {"nodes"}
+    assert everywhere == {"nodes", "namespaces"}
+    assert {name for place, name in may(("team-a",), "list") if not place} == {"nodes"}
+    assert ("", "namespaces") not in may(())
+    setting = {"crds": {"install": False}, "watch": {"namespaces": ["team-a", "123"]}}
+    rules = [
+        rule for each in yaml.safe_load_all(chart.rendered(setting)) if each for rule in each.get("rules", ())
+    ]
+    (of_namespaces,) = [rule for rule in rules if "namespaces" in rule.get("resources", ())]
+    assert (of_namespaces["resourceNames"], of_namespaces["verbs"]) == (["team-a", "123"], ["get"])
 
 
 def test_it_may_do_the_same_in_both_scopes_where_valkey_runs() -> None:
@@ -132,12 +140,14 @@ def test_what_requests_need() -> None:
     seen = [
         request("watch", "nodes", "", 200),
         request("list", "pods", "", 200),
+        request("get", "namespaces", "team-a", 404),
         request("patch", "services", "team-a", 201),
         request("get", "secrets", "valkey-system", 404),
         request("delete", "pods", "team-a", 403),
     ]
     assert rights.used(seen) == {
         ("", "nodes", "watch"),
+        ("", "namespaces", "get"),
         ("where Valkey runs", "pods", "list"),
         ("where Valkey runs", "services", "patch"),
         ("where Valkey runs", "services", "create"),

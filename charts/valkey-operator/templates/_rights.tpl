@@ -7,6 +7,13 @@
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]
+{{- with .Values.watch.namespaces }}
+# Whether one of them was deleted. Its Role went with it, and what may not be seen is not taken for gone.
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: {{ toJson . }}
+  verbs: [get]
+{{- end }}
 {{- end }}
 
 {{- /* What the operator does where Valkey runs. */ -}}

@@ -1,7 +1,8 @@
 """Keeps a `Store` equal to what the API server has: a list once, then a watch that resumes where it broke.
 
 What it must never do: take a silent connection for a quiet cluster, forget a delete that happened while it
-could not see (after 410 it lists again and deletes what is gone), or believe an old list.
+could not see (after 410 it lists again and deletes what is gone), believe an old list, or take what it may not see for
+what is not there. Only where a whole namespace is gone, nothing is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import time
 from collections.abc import Sequence
 from typing import Generic
@@ -19,7 +21,7 @@ from valkey_operator.kube import errors, metrics
 from valkey_operator.kube.backoff import Backoff
 from valkey_operator.kube.client import PAGE, Client, decode, decoder
 from valkey_operator.kube.objects import UNDECODABLE, Key, Object, ObjectT, Unread, WatchEvent
-from valkey_operator.kube.resources import EVERYTHING, Resource, Selection
+from valkey_operator.kube.resources import EVERYTHING, NAMESPACES, Resource, Selection
 from valkey_operator.kube.store import Store
 
 # The server sends a bookmark about once a minute: a connection silent for longer is dead.
@@ -28,6 +30,8 @@ IDLE = 90.0
 LASTING = 5.0
 # A net below the watch, nothing more: an event that a server lost is found within this time.
 LIST_AGAIN = 3600.0
+# A namespace that was deleted may be made again, and its rights after it. Nobody tells when.
+GONE_AGAIN = 30.0
 # How often a list older than what we saw is refused before we believe that etcd was restored from a backup.
 OLD_LISTS = 5
 
@@ -103,6 +107,11 @@ class Reflection(Generic[ObjectT]):
         while True:
             try:
                 await self._look()
+            except errors.Forbidden as error:
+                if await self._namespace_is_gone():
+                    await self._rest()
+                else:
+                    await self._again(error)
             except errors.KubeError as error:
                 self._must_list = self._must_list or isinstance(error, errors.Gone)
                 await self._again(error)
@@ -119,6 +128,26 @@ class Reflection(Generic[ObjectT]):
         metrics.WATCH_RESTARTS.labels(str(self._informer.resource), "ended").inc()
         if time.monotonic() < ends_soon:  # a server that ends watches at once is not to be asked in a loop
             await asyncio.sleep(self._backoff.failed())
+
+    async def _namespace_is_gone(self) -> bool:
+        """The right to look there goes with it. By the namespace itself: one kind alone may be missing in a Role."""
+        if not self.namespace:
+            return False
+        try:
+            await self._informer.client.get(NAMESPACES, Key("", self.namespace), Object)
+        except errors.NotFound:
+            return True
+        except errors.KubeError:  # who may not ask, or gets no answer, does not know
+            return False
+        return False
+
+    async def _rest(self) -> None:
+        if self.trouble is not None:
+            log.warning("namespace %s is gone, and all its %s", self.namespace, self._informer.resource)
+        self._store.keep_only((), self.namespace, sys.maxsize)
+        self._must_list, self.trouble = True, None
+        self.listed.set()
+        await asyncio.sleep(GONE_AGAIN)
 
     async def _again(self, error: errors.KubeError) -> None:
         self.trouble = str(error)
