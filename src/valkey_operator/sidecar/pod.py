@@ -44,7 +44,7 @@ from valkey_operator.sidecar.lease import Lease, clock
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.liveness import Watchdog
-from valkey_operator.sidecar.log_mode import LogMode
+from valkey_operator.sidecar.log_mode import LogMode, is_to_be_written_anew
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.mover import Mover
@@ -588,7 +588,8 @@ class Pod:
         server, kept = self._server, self._volume.kept
         if server is None:
             return
+        is_whole = not is_to_be_written_anew(server.info or {})
         # By name: what a person has set on the running server must not decide whether data is saved.
-        if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())):
+        if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())) and is_whole:
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")
