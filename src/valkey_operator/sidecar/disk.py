@@ -39,6 +39,11 @@ class Kept:
     # If it has an append-only file: on every write.
     synced_always: bool = False
 
+    def counts_snapshots(self, asked: Kept) -> bool:
+        """With what is asked for now: until the log that is to follow is whole, the snapshot is all there is."""
+        is_all = asked.appendonly and not self.appendonly
+        return self.snapshots and (asked.snapshots or is_all)
+
 
 class Volume:
     """The folder `/data` of this node."""

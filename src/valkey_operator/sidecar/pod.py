@@ -311,8 +311,10 @@ class Pod:
 
     def _wanted(self) -> Kept:
         """What the next server is to keep on its disk: as rendered, but begun in the mode of the last run."""
-        wanted = files.kept(files.directives(self._settings))
-        return replace(wanted, appendonly=self._volume.starts_with_log(wanted.appendonly))
+        kept, asked = self._volume.kept, files.kept(files.directives(self._settings))
+        snapshots = asked.snapshots or kept.counts_snapshots(asked)
+        with_log = self._volume.starts_with_log(asked.appendonly)
+        return replace(asked, snapshots=snapshots, appendonly=with_log)
 
     def _notice(self, info: Mapping[str, str]) -> None:
         """The history of this run, which the next start must know."""
@@ -327,7 +329,7 @@ class Pod:
 
     def _note_fewer_snapshots(self) -> None:
         kept, mounted = self._volume.kept, files.kept(files.directives(self._settings))
-        self._volume.note_kept(replace(kept, snapshots=kept.snapshots and mounted.snapshots))
+        self._volume.note_kept(replace(kept, snapshots=kept.counts_snapshots(mounted)))
 
     def note_directives(self, told: Mapping[str, str]) -> None:
         """Before the running server is told so: less is kept from now on, more counts from the next start on."""
