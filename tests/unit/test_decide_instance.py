@@ -79,8 +79,9 @@ def silent(name: str, **more: Any) -> SeenNode:
 def three(
     a: SeenNode | None = None, b: SeenNode | None = None, c: SeenNode | None = None, **more: Any
 ) -> SeenInstance:
-    """All is well but for what is given."""
-    nodes = (a or node(A, primary()), b or node(B, replica()), c or node(C, replica()))
+    """All is well but for what is given; whoever is silent is silent for its replicas, too."""
+    links: dict[str, Any] = {"silent_for": 60} if a is not None and a.said is None else {}
+    nodes = (a or node(A, primary()), b or node(B, replica(**links)), c or node(C, replica(**links)))
     found: dict[str, Any] = {
         "wish": Wish(replicas=3), "record": Record(1, A), "promotable": (B, C), "service": A, "nodes": nodes,
         "lease": Lease(1000.0, 60.0, 60.0, frozenset({B, C})),
@@ -358,6 +359,9 @@ class TestAllGoneAtOnce:
         assert not planned(three(self.rdb(A, 500), self.started(B, 700), self.rdb(C, 900))).actions
 
 
+READY = replace(silent(A), pod=SeenPod(is_ready=True))
+
+
 class TestWithoutProof:
     def test_one_the_primary_counts_on_is_recorded_when_nobody_sees_it(self) -> None:
         found = planned(three(silent(A)))
@@ -368,7 +372,9 @@ class TestWithoutProof:
         [
             (three(replace(silent(A), unheard_for=3.0)), "nobody_hears_the_primary"),
             (three(silent(A), lease=Lease(1000.0, 2.0, 2.0)), "nobody_hears_the_primary"),
-            (three(replace(silent(A), pod=SeenPod(is_ready=True))), "somebody_else_misses_the_primary"),
+            (three(READY, node(B, replica())), "somebody_else_misses_the_primary"),
+            (three(silent(A), c=node(C, replica())), "no_replica_hears_the_primary"),
+            (three(replace(silent(A), pod=None), node(B, replica())), "no_replica_hears_the_primary"),
             (three(silent(A), promotable=()), "only_a_replica_the_primary_counts_on_replaces_it_unproven"),
             (
                 three(silent(A), silent(B), silent(C)),
@@ -382,15 +388,14 @@ class TestWithoutProof:
         assert guards(found) == {guard}
 
     def test_broken_links_are_a_second_witness(self) -> None:
-        ready = replace(silent(A), pod=SeenPod(is_ready=True))
         down = [node(name, replica(link_is_up=False)) for name in (B, C)]
-        assert recorded(planned(three(ready, *down)))[2] == Why.UNREACHABLE
+        assert recorded(planned(three(READY, *down)))[2] == Why.UNREACHABLE
 
     def test_so_are_links_on_which_nothing_comes_any_more(self) -> None:
-        ready = replace(silent(A), pod=SeenPod(is_ready=True))
         mute = [node(name, replica(silent_for=SILENT_LINK)) for name in (B, C)]
-        assert recorded(planned(three(ready, *mute)))[2] == Why.UNREACHABLE
-        assert guards(planned(three(ready, mute[0]))) == {"somebody_else_misses_the_primary"}
+        assert recorded(planned(three(READY, *mute)))[2] == Why.UNREACHABLE
+        heard = three(READY, mute[0], node(C, replica(silent_for=SILENT_LINK - 1)))
+        assert guards(planned(heard)) == {"somebody_else_misses_the_primary"}
 
     def test_one_that_does_not_ask_for_its_lease_is_asked(self) -> None:
         """Its last heartbeat alone would be believed for longer."""
@@ -398,6 +403,22 @@ class TestWithoutProof:
         counted_on = frozenset({B, C})
         assert plan(three(heard, lease=Lease(1000.0, 4.0, 4.0, counted_on)), NOW).ask == (A,)
         assert not plan(three(heard, lease=Lease(1000.0, 2.0, 2.0, counted_on)), NOW).ask
+
+    def test_who_hears_somebody_else_does_not_hear_the_primary(self) -> None:
+        chained = node(C, replica(follows=B))
+        assert recorded(planned(three(silent(A), c=chained)))[2] == Why.UNREACHABLE
+
+    def test_one_that_a_replica_hears_again_is_not_replaced_after_all(self) -> None:
+        """Its links were down for a moment, and its sidecar, which alone could put up the fence, is away."""
+        new = node(B, replica(link_is_up=False), 2, B, noted_for=20.0)
+        under_way = change(2, A, B, Why.UNREACHABLE, planned=False)
+        heard = three(silent(A), new, node(C, replica()), record=Record(2, B), last_failover=under_way)
+        found = planned(heard)
+        assert not found.actions
+        assert guards(found) == {"no_replica_hears_the_primary"}
+        gone = replace(silent(A), pod=None, was_seen_dying=True)
+        proven = planned(replace(heard, nodes=(gone, *heard.nodes[1:])))
+        assert proven.actions == (Promote(B, 2), MoveService(B))
 
     def taking_over(self, noted: float | None, granted: float | None, leads: float = 1000.0) -> Plan:
         epoch, leader = (2, B) if noted is not None else (1, A)

@@ -230,7 +230,7 @@ class TestHandover:
         assert recorded(planned(seen))[:2] == (3, C)
 
     def test_one_lost_in_the_middle_is_replaced_as_any_other_lost_one(self) -> None:
-        seen = self.recorded_for_b(silent(A), node(B, replica()))
+        seen = self.recorded_for_b(silent(A), node(B, replica(silent_for=60)))
         assert recorded(planned(seen)) == (3, B, Why.UNREACHABLE, False)
 
     def test_nothing_else_is_done_meanwhile(self) -> None:

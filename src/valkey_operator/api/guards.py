@@ -72,6 +72,11 @@ class Guard(Word):
         "replacing a primary that only the operator does not reach, while its kubelet or its replicas do",
         "mend the network between the operator and the pod",
     )
+    NO_REPLICA_HEARS_THE_PRIMARY = (
+        "no_replica_hears_the_primary",
+        "replacing a primary whose replicas still hear it: without its sidecar nobody keeps it from writing",
+        "let its sidecar come back; its ValkeyNode says why it does not. Or delete its pod",
+    )
     ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN = (
         "only_a_replica_the_primary_counts_on_replaces_it_unproven",
         "replacing a primary that may be writing by a replica without which it goes on writing",

@@ -176,6 +176,23 @@ def somebody_else_misses_the_primary(seen: SeenInstance, primary: SeenNode) -> s
     return f"only the operator does not reach {primary.name}: its kubelet or its replicas still do"
 
 
+def no_replica_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
+    """Its sidecar alone may be away, which is all that could stop its writes; a cut network silences links at once."""
+    if primary.may_have_a_twin:
+        return ""
+    hearing = sorted(node.name for node in sight.others(seen, primary.name) if _hears(node, primary))
+    if not hearing:
+        return ""
+    return f"{', '.join(hearing)} hears {primary.name}, which may be writing: only its sidecar does not answer"
+
+
+def _hears(node: SeenNode, primary: SeenNode) -> bool:
+    server = node.server
+    if server is None or server.follows != primary.name:
+        return False
+    return server.link_is_up and server.silent_for < SILENT_LINK
+
+
 def choose(seen: SeenInstance, candidates: Iterable[SeenNode]) -> SeenNode | None:
     """The one that has most; one that stays before one that is to go; an empty one never before a full one."""
     able = [node for node in candidates if sight.is_able(node)]
@@ -217,7 +234,7 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
         return wait(
             f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
         )
-    return _after_the_fence(seen, primary, promote)
+    return _after_the_fence(seen, primary, former, promote)
 
 
 def note_at_the_gate(seen: SeenInstance, primary: str) -> Step:
@@ -232,7 +249,7 @@ def note_at_the_gate(seen: SeenInstance, primary: str) -> Step:
     return found
 
 
-def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> Step:
+def _after_the_fence(seen: SeenInstance, primary: SeenNode, former: SeenNode, promote: Step) -> Step:
     epoch, said = seen.record.epoch, primary.said
     if said is None or said.record.epoch < epoch:
         return Step((NotePrimary(primary.name, primary.name, epoch),), promote.waits, (), promote.doing, True)
@@ -241,6 +258,11 @@ def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> St
         return wait(f"the last primary has stopped writing for sure in {ceil(left)} s", left) + Step(
             doing=promote.doing
         )
+    is_unseen = former.said is None and not sight.is_proven_dead(former)
+    why = no_replica_hears_the_primary(seen, former) if is_unseen else ""
+    if why:  # again: when it was recorded, the links may have been down for a moment
+        wish, guard = f"promote {primary.name}", Guard.NO_REPLICA_HEARS_THE_PRIMARY
+        return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard, why),), doing=promote.doing)
     return promote
 
 
@@ -337,4 +359,4 @@ def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, bool, in
     return sight.holds_data(node), sight.offset(node), is_recorded, stays, -node.index
 
 
-UNSEEN = named(nobody_hears_the_primary, somebody_else_misses_the_primary)
+UNSEEN = named(nobody_hears_the_primary, somebody_else_misses_the_primary, no_replica_hears_the_primary)
