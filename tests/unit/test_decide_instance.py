@@ -449,6 +449,31 @@ class TestWithoutProof:
         found = planned(three(b=noted, record=Record(2, B), last_failover=under_way))
         assert recorded(found) == (3, A, Why.HANDED_BACK, True)
 
+    @pytest.mark.parametrize(
+        ("b", "wish", "is_back"),
+        [
+            (silent(B), Wish(3), False),
+            (silent(B), Wish(3, gives_up=frozenset({B})), True),
+            (replace(silent(B), unheard_for=8.0), Wish(3, gives_up=frozenset({B})), False),
+            (replace(silent(B), pod=None, was_seen_dying=True), Wish(3), False),
+            (replace(silent(B), pod=None, was_seen_dying=True, has_volume=False), Wish(3), True),
+            (replace(silent(B), pod=SeenPod(is_placed=False, unplaced_for=30.0), has_volume=False), Wish(3), True),
+        ],
+        ids=["unseen", "given up", "just now", "dead, with a volume", "dead, without one", "never placed"],
+    )  # fmt: skip
+    def test_one_that_is_back_goes_on_where_its_successor_is_gone_for_good(
+        self, b: SeenNode, wish: Wish, is_back: bool
+    ) -> None:
+        under_way = replace(change(2, A, B, Why.UNREACHABLE, planned=False), loss=Loss(None, 13))
+        found = planned(three(b=b, wish=wish, record=Record(2, B), last_failover=under_way))
+        if not is_back:
+            assert not found.actions
+            assert "valkey.io/allow-data-loss: v-1" in found.report.message
+            return
+        assert recorded(found) == (3, A, Why.HANDED_BACK, False)
+        [action] = [each for each in found.actions if isinstance(each, RecordPrimary)]
+        assert action.loss == Loss(is_unknown=True)
+
     def test_one_that_comes_back_later_follows(self) -> None:
         seen = three(
             node(A, primary()),
