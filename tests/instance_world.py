@@ -138,9 +138,11 @@ class World:
             is_primary = pod.server is not None and not pod.server.follows
             if not is_primary or self.now >= pod.stops_at or len(pod.told.members) < 2:
                 self.end_cleanly(node, pod)
-        elif pod.server is None and pod.version not in self.bad_versions and self.now >= pod.starts_at:
-            if not pod.has_no_sidecar:
-                self.knock(node, pod)
+        elif not pod.has_no_sidecar and self.may_ask(pod):
+            self.knock(node, pod)
+
+    def may_ask(self, pod: Pod) -> bool:
+        return pod.server is None and pod.version not in self.bad_versions and self.now >= pod.starts_at
 
     def end_cleanly(self, node: Node, pod: Pod) -> None:
         """SHUTDOWN takes no writes any more and waits for replicas that are linked."""

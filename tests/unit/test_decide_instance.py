@@ -474,6 +474,33 @@ class TestWithoutProof:
         [action] = [each for each in found.actions if isinstance(each, RecordPrimary)]
         assert action.loss == Loss(is_unknown=True)
 
+    def test_one_on_whom_nobody_may_follow_is_replaced_when_a_person_gives_it_up(self) -> None:
+        assert (
+            "if its server is off for sure, set the annotation valkey.io/allow-data-loss: v-0"
+            in planned(three(silent(A), promotable=())).report.message
+        )
+        wish = Wish(3, gives_up=frozenset({A}))
+        b, c = (node(name, replica(offset, silent_for=60)) for name, offset in ((B, 900), (C, 950)))
+        given_up = three(silent(A), b, c, promotable=(), wish=wish)
+        assert recorded(planned(given_up)) == (2, C, Why.FULLEST_DATA, False)
+        assert guards(planned(three(silent(A), b, node(C, replica()), promotable=(), wish=wish))) == {
+            "no_replica_hears_the_primary"
+        }
+        empty = [node(name, replica(0, link_is_up=False)) for name in (B, C)]
+        assert recorded(planned(three(silent(A), *empty, promotable=(), wish=wish)))[1] == B
+        assert not planned(three(silent(A), silent(B), empty[1], promotable=(), wish=wish)).actions
+
+    def test_then_it_takes_office_when_the_last_grant_is_over(self) -> None:
+        wish = Wish(3, gives_up=frozenset({A}))
+        under_way = change(2, A, B, Why.FULLEST_DATA, planned=False)
+        new = node(B, replica(silent_for=60), 2, B, noted_for=20.0)
+        seen = three(silent(A), new, wish=wish, promotable=(), record=Record(2, B), last_failover=under_way)
+        assert planned(seen).actions == (Promote(B, 2), MoveService(B))
+        assert planned(replace(seen, lease=Lease(1000.0, 8.0, 60.0))).again == 1.0
+        without = planned(replace(seen, wish=Wish(3)))
+        assert not without.actions
+        assert "valkey.io/allow-data-loss: v-0" in without.report.message
+
     def test_one_that_comes_back_later_follows(self) -> None:
         seen = three(
             node(A, primary()),

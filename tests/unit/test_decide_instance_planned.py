@@ -251,9 +251,7 @@ def without(name: str, **more: Any) -> SeenInstance:
 
 def rendered_members(wanted: WantedNode) -> list[str]:
     deployment = Deployment("Valkey", "v", "prod", "uid", {"persistence": {"enabled": False}})
-    made = valkey_node(
-        deployment, wanted.name, A, 1, OperatorPlace("image", "system"), wanted.record.members
-    )
+    made = valkey_node(deployment, wanted.name, A, 1, OperatorPlace("image", "system"), wanted.record.members)
     members: list[str] = made["spec"]["valkeyConfig"]["members"]
     return members
 
@@ -270,7 +268,9 @@ class TestScale:
     def test_twelve_nodes_that_say_what_was_rendered_are_left_alone(self) -> None:
         names = [f"v-{index}" for index in range(12)]
         replicas = [replace(node(B, replica()), name=name, index=int(name[2:])) for name in names[1:]]
-        seen = three(wish=Wish(12), promotable=tuple(sorted(names[1:])), nodes=(node(A, primary()), *replicas))
+        seen = three(
+            wish=Wish(12), promotable=tuple(sorted(names[1:])), nodes=(node(A, primary()), *replicas)
+        )
         specs = [NodeRecord(1, A, tuple(rendered_members(each))) for each in wanted_nodes(seen)]
         told = (replace(each, spec=spec) for each, spec in zip(seen.nodes, specs, strict=True))
         assert not planned(replace(seen, nodes=tuple(told))).actions

@@ -210,7 +210,7 @@ def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | N
 
 
 def _never_seen_in_office(seen: SeenInstance, primary: SeenNode, former: SeenNode) -> Step:
-    """It was recorded unproven and is lost itself; the one before it is back, and has all but what it may have taken."""
+    """It was recorded unproven and is lost itself; the one before it is back, with all but what it may have taken."""
     has_nothing = sight.never_ran(primary) or (sight.is_proven_dead(primary) and not primary.has_volume)
     if has_nothing or _is_given_up(seen, primary):
         return succession.record(seen, former, Why.HANDED_BACK, primary.name, planned=False)

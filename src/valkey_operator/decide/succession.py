@@ -136,11 +136,20 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
         return Step(by_hand, is_exclusive=True)
     best = choose(seen, able)
     if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
-        why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
+        if lost.name in seen.wish.gives_up:
+            return by_what_is_left(seen, lost)
+        why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it{_way_out(lost)}"
         refused = Refusal(wish, Guard.ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN, why)
         return wait(why) + Step(refusals=(refused,))
     recorded = record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
     return recorded + Step((NotePrimary(best.name, best.name, seen.record.epoch + 1),))
+
+
+def _way_out(lost: SeenNode) -> str:
+    return (
+        f"; bring it back or, if its server is off for sure, set the annotation {ALLOW_DATA_LOSS}: {lost.name} to go "
+        "on without what it holds"
+    )
 
 
 def nobody_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
@@ -183,7 +192,8 @@ def no_replica_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
     hearing = sorted(node.name for node in sight.others(seen, primary.name) if _hears(node, primary))
     if not hearing:
         return ""
-    return f"{', '.join(hearing)} hears {primary.name}, which may be writing: only its sidecar does not answer"
+    heard_by = ", ".join(hearing)
+    return f"{primary.name} is heard by {heard_by}, and may be writing: only its sidecar does not answer"
 
 
 def _hears(node: SeenNode, primary: SeenNode) -> bool:
@@ -230,10 +240,10 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
     is_every_other_seen = all(sight.is_seen_out_of_office(node) for node in sight.others(seen, primary.name))
     if former is None or (sight.is_seen_out_of_office(former) and (not unproven or is_every_other_seen)):
         return note_at_the_gate(seen, primary.name) + promote
-    if not sight.is_proven_dead(former) and primary.name not in seen.promotable:
-        return wait(
-            f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
-        )
+    is_off = sight.is_proven_dead(former) or former.name in seen.wish.gives_up
+    if not is_off and primary.name not in seen.promotable:
+        why = f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
+        return wait(why + _way_out(former))
     return _after_the_fence(seen, primary, former, promote)
 
 
@@ -295,7 +305,9 @@ def by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
     coming = sorted(node.name for node in sight.others(seen, primary.name) if _is_coming(node, primary))
     if coming:
         return wait(f"the servers of {', '.join(coming)} are starting")
-    fullest = choose(seen, (node for node in sight.others(seen, primary.name) if _has_more(node, primary)))
+    is_given_up = primary.said is None and primary.name in seen.wish.gives_up
+    others = sight.others(seen, primary.name)
+    fullest = choose(seen, (node for node in others if is_given_up or _has_more(node, primary)))
     if fullest is not None:
         return record(seen, fullest, Why.FULLEST_DATA, primary.name, planned=False)
     return _let_in(seen, primary)
