@@ -44,7 +44,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = "v-0", "v-1", "v-2"
 ALL = (A, B, C)
 FULL = 1000
-SAID = ("age", "disk", "gate_is_asked", "noted_for", "taken_over")
+SAID = ("age", "disk", "gate_is_asked", "gate_waits_for", "noted_for", "taken_over")
 
 
 def primary(offset: int = FULL, **more: Any) -> SeenServer:
@@ -154,6 +154,22 @@ class TestFormation:
         found = planned(three(*empty, promotable=(), service=""))
         assert not found.actions
         assert "starts by itself" in found.report.message
+
+    @pytest.mark.parametrize(
+        ("waits_for", "c", "opens"),
+        [
+            ("every_member_must_have_answered: waits for an answer of v-1", node(C, None), True),
+            ("every_member_must_have_answered: waits for an answer of v-2", silent(C), False),
+            ("the gate asks the other members", node(C, None), False),
+        ],
+    )
+    def test_one_that_does_not_reach_the_others_is_let_in_when_the_operator_has_asked_them(
+        self, waits_for: str, c: SeenNode, opens: bool
+    ) -> None:
+        a = node(A, None, gate_is_asked=True, gate_waits_for=waits_for)
+        found = planned(three(a, node(B, replica(0), was_in_sync=False), c, promotable=(), service=""))
+        assert (found.actions == (OpenGate(A, 1),)) == opens
+        assert opens or not found.actions
 
     @pytest.mark.parametrize(
         ("unplaced_for", "has_volume", "opens"),

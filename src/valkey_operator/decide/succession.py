@@ -334,7 +334,10 @@ def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
     # Its gate asks those it was told of, and one of them may have been removed, or never made, since then.
     told = primary.spec.members if primary.spec is not None else ()
     are_all_there = {*told} <= {node.name for node in seen.nodes}
-    if are_all_there and not any(node.said is None or sight.holds_data(node) for node in others):
+    # Or does not reach them, while we do: without DNS, or where a policy closes the sidecars' port between pods.
+    is_stuck = primary.said.gate_waits_for.startswith(Guard.EVERY_MEMBER_MUST_HAVE_ANSWERED)
+    asks_in_vain = is_stuck or not are_all_there
+    if not asks_in_vain and not any(node.said is None or sight.holds_data(node) for node in others):
         return wait(f"the server of {primary.name} starts by itself", 1.0)
     return Step((OpenGate(primary.name, seen.record.epoch),), is_exclusive=True)
 
