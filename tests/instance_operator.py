@@ -80,7 +80,7 @@ class Operator:
 
     def hear(self, node: Node) -> bool:
         pod = node.pod
-        if pod is None or pod.is_cut_off or pod.is_unheard:
+        if pod is None or pod.is_cut_off or pod.is_unheard or pod.has_no_sidecar:
             return False
         record, server = pod.record(), pod.server
         self.noted_at.setdefault((pod.uid, record.epoch), self.world.now)
@@ -167,7 +167,8 @@ class Operator:
         if pod is None:
             return SeenPod(is_placed=False, unplaced_for=self.world.now - node.unplaced_since, has_run=False)
         server, fault = pod.server, "it crashes" if pod.version in self.world.bad_versions else ""
-        is_ready = server is not None and not pod.is_cut_off and (not server.follows or server.link_is_up)
+        is_there = server is not None and not pod.is_cut_off and not pod.has_no_sidecar
+        is_ready = is_there and server is not None and (not server.follows or server.link_is_up)
         return SeenPod(
             pod.uid, is_ready, pod.stops_at is not None,
             BEGIN + timedelta(seconds=pod.stops_at + GRACE) if pod.stops_at is not None else None,
@@ -258,7 +259,7 @@ class Operator:
         name = action.source if isinstance(action, do.HandOver) else getattr(action, "node", "")
         node = self.world.nodes[name]
         pod = node.pod
-        if pod is None or pod.is_cut_off or pod.is_unheard:
+        if pod is None or pod.is_cut_off or pod.is_unheard or pod.has_no_sidecar:
             raise Failed(f"{name} cannot be reached")
         epoch = getattr(action, "epoch", 0)
         if epoch < pod.record().epoch:
@@ -304,6 +305,8 @@ class Operator:
             or not world.can_talk(node, to)
             or its.follows != node.name
             or not is_prefix
+            or to.pod is None
+            or to.pod.has_no_sidecar
         ):
             raise Failed("the replica cannot take over")
         if world.chance(0.15):

@@ -52,6 +52,9 @@ class Pod:
     stops_at: float | None = None
     is_cut_off: bool = False  # from everybody
     is_unheard: bool = False  # by the operator alone
+    # Its sidecar is away, and its server goes on as it was: with or without the fence.
+    has_no_sidecar: bool = False
+    wrote: bool = False
     starts_at: float = 0.0
     waits_for: str = ""
     # The primary's lease: until when it may write, on whom it counts (None: it does not know), when it asks again.
@@ -135,8 +138,11 @@ class World:
             is_primary = pod.server is not None and not pod.server.follows
             if not is_primary or self.now >= pod.stops_at or len(pod.told.members) < 2:
                 self.end_cleanly(node, pod)
-        elif pod.server is None and pod.version not in self.bad_versions and self.now >= pod.starts_at:
+        elif not pod.has_no_sidecar and self.may_ask(pod):
             self.knock(node, pod)
+
+    def may_ask(self, pod: Pod) -> bool:
+        return pod.server is None and pod.version not in self.bad_versions and self.now >= pod.starts_at
 
     def end_cleanly(self, node: Node, pod: Pod) -> None:
         """SHUTDOWN takes no writes any more and waits for replicas that are linked."""
@@ -163,6 +169,10 @@ class World:
         self.crashes += 1
         pod.server, pod.starts_at = None, self.now + self.dice.choice([0.0, 1.0, 4.0])
 
+    def take_sidecar(self, node: Node, pod: Pod) -> None:
+        self.tell(f"the sidecar of {node.name} is away")
+        pod.wrote, pod.has_no_sidecar = self.may_write(node), True
+
     # What sidecars do.
 
     def can_talk(self, one: Node, other: Node) -> bool:
@@ -178,7 +188,7 @@ class World:
 
     def answer(self, one: Node, name: str) -> Member | Silence:
         other = self.nodes.get(name)
-        if other is None or other.pod is None or not self.can_talk(one, other):
+        if other is None or other.pod is None or other.pod.has_no_sidecar or not self.can_talk(one, other):
             return Silence()
         server = other.pod.server
         has_data = server is not None and bool(server.log)
@@ -236,7 +246,7 @@ class World:
 
     def ask_lease(self, node: Node, pod: Pod) -> None:
         others = [name for name in pod.told.members if name != node.name]
-        if self.now < pod.asks_at:
+        if self.now < pod.asks_at or pod.has_no_sidecar:
             return
         pod.asks_at = self.now + ASKS_EVERY
         granted = None if pod.is_cut_off or pod.is_unheard else self.grant_to(node, pod)
@@ -249,7 +259,7 @@ class World:
 
     def acknowledges(self, node: Node, pod: Pod, name: str) -> bool:
         other = self.nodes.get(name)
-        if other is None or other.pod is None or not self.can_talk(node, other):
+        if other is None or other.pod is None or other.pod.has_no_sidecar or not self.can_talk(node, other):
             return False
         record, server = other.pod.record(), other.pod.server
         follows = server is not None and server.follows == node.name
@@ -259,7 +269,7 @@ class World:
         pod = node.pod
         if pod is None or pod.server is None or pod.server.follows:
             return False
-        return self.now < pod.writes_until
+        return pod.wrote if pod.has_no_sidecar else self.now < pod.writes_until
 
     # What time brings.
 

@@ -44,7 +44,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 A, B, C = "v-0", "v-1", "v-2"
 ALL = (A, B, C)
 FULL = 1000
-SAID = ("age", "disk", "gate_is_asked", "noted_for", "taken_over")
+SAID = ("age", "disk", "gate_is_asked", "gate_waits_for", "noted_for", "taken_over")
 
 
 def primary(offset: int = FULL, **more: Any) -> SeenServer:
@@ -79,8 +79,9 @@ def silent(name: str, **more: Any) -> SeenNode:
 def three(
     a: SeenNode | None = None, b: SeenNode | None = None, c: SeenNode | None = None, **more: Any
 ) -> SeenInstance:
-    """All is well but for what is given."""
-    nodes = (a or node(A, primary()), b or node(B, replica()), c or node(C, replica()))
+    """All is well but for what is given; whoever is silent is silent for its replicas, too."""
+    links: dict[str, Any] = {"silent_for": 60} if a is not None and a.said is None else {}
+    nodes = (a or node(A, primary()), b or node(B, replica(**links)), c or node(C, replica(**links)))
     found: dict[str, Any] = {
         "wish": Wish(replicas=3), "record": Record(1, A), "promotable": (B, C), "service": A, "nodes": nodes,
         "lease": Lease(1000.0, 60.0, 60.0, frozenset({B, C})),
@@ -153,6 +154,22 @@ class TestFormation:
         found = planned(three(*empty, promotable=(), service=""))
         assert not found.actions
         assert "starts by itself" in found.report.message
+
+    @pytest.mark.parametrize(
+        ("waits_for", "c", "opens"),
+        [
+            ("every_member_must_have_answered: waits for an answer of v-1", node(C, None), True),
+            ("every_member_must_have_answered: waits for an answer of v-2", silent(C), False),
+            ("the gate asks the other members", node(C, None), False),
+        ],
+    )
+    def test_one_that_does_not_reach_the_others_is_let_in_when_the_operator_has_asked_them(
+        self, waits_for: str, c: SeenNode, opens: bool
+    ) -> None:
+        a = node(A, None, gate_is_asked=True, gate_waits_for=waits_for)
+        found = planned(three(a, node(B, replica(0), was_in_sync=False), c, promotable=(), service=""))
+        assert (found.actions == (OpenGate(A, 1),)) == opens
+        assert opens or not found.actions
 
     @pytest.mark.parametrize(
         ("unplaced_for", "has_volume", "opens"),
@@ -358,6 +375,9 @@ class TestAllGoneAtOnce:
         assert not planned(three(self.rdb(A, 500), self.started(B, 700), self.rdb(C, 900))).actions
 
 
+READY = replace(silent(A), pod=SeenPod(is_ready=True))
+
+
 class TestWithoutProof:
     def test_one_the_primary_counts_on_is_recorded_when_nobody_sees_it(self) -> None:
         found = planned(three(silent(A)))
@@ -368,7 +388,9 @@ class TestWithoutProof:
         [
             (three(replace(silent(A), unheard_for=3.0)), "nobody_hears_the_primary"),
             (three(silent(A), lease=Lease(1000.0, 2.0, 2.0)), "nobody_hears_the_primary"),
-            (three(replace(silent(A), pod=SeenPod(is_ready=True))), "somebody_else_misses_the_primary"),
+            (three(READY, node(B, replica())), "somebody_else_misses_the_primary"),
+            (three(silent(A), c=node(C, replica())), "no_replica_hears_the_primary"),
+            (three(replace(silent(A), pod=None), node(B, replica())), "no_replica_hears_the_primary"),
             (three(silent(A), promotable=()), "only_a_replica_the_primary_counts_on_replaces_it_unproven"),
             (
                 three(silent(A), silent(B), silent(C)),
@@ -382,15 +404,14 @@ class TestWithoutProof:
         assert guards(found) == {guard}
 
     def test_broken_links_are_a_second_witness(self) -> None:
-        ready = replace(silent(A), pod=SeenPod(is_ready=True))
         down = [node(name, replica(link_is_up=False)) for name in (B, C)]
-        assert recorded(planned(three(ready, *down)))[2] == Why.UNREACHABLE
+        assert recorded(planned(three(READY, *down)))[2] == Why.UNREACHABLE
 
     def test_so_are_links_on_which_nothing_comes_any_more(self) -> None:
-        ready = replace(silent(A), pod=SeenPod(is_ready=True))
         mute = [node(name, replica(silent_for=SILENT_LINK)) for name in (B, C)]
-        assert recorded(planned(three(ready, *mute)))[2] == Why.UNREACHABLE
-        assert guards(planned(three(ready, mute[0]))) == {"somebody_else_misses_the_primary"}
+        assert recorded(planned(three(READY, *mute)))[2] == Why.UNREACHABLE
+        heard = three(READY, mute[0], node(C, replica(silent_for=SILENT_LINK - 1)))
+        assert guards(planned(heard)) == {"somebody_else_misses_the_primary"}
 
     def test_one_that_does_not_ask_for_its_lease_is_asked(self) -> None:
         """Its last heartbeat alone would be believed for longer."""
@@ -398,6 +419,22 @@ class TestWithoutProof:
         counted_on = frozenset({B, C})
         assert plan(three(heard, lease=Lease(1000.0, 4.0, 4.0, counted_on)), NOW).ask == (A,)
         assert not plan(three(heard, lease=Lease(1000.0, 2.0, 2.0, counted_on)), NOW).ask
+
+    def test_who_hears_somebody_else_does_not_hear_the_primary(self) -> None:
+        chained = node(C, replica(follows=B))
+        assert recorded(planned(three(silent(A), c=chained)))[2] == Why.UNREACHABLE
+
+    def test_one_that_a_replica_hears_again_is_not_replaced_after_all(self) -> None:
+        """Its links were down for a moment, and its sidecar, which alone could put up the fence, is away."""
+        new = node(B, replica(link_is_up=False), 2, B, noted_for=20.0)
+        under_way = change(2, A, B, Why.UNREACHABLE, planned=False)
+        heard = three(silent(A), new, node(C, replica()), record=Record(2, B), last_failover=under_way)
+        found = planned(heard)
+        assert not found.actions
+        assert guards(found) == {"no_replica_hears_the_primary"}
+        gone = replace(silent(A), pod=None, was_seen_dying=True)
+        proven = planned(replace(heard, nodes=(gone, *heard.nodes[1:])))
+        assert proven.actions == (Promote(B, 2), MoveService(B))
 
     def taking_over(self, noted: float | None, granted: float | None, leads: float = 1000.0) -> Plan:
         epoch, leader = (2, B) if noted is not None else (1, A)
@@ -427,6 +464,58 @@ class TestWithoutProof:
         noted = node(B, replica(link_is_up=False), 2, B)
         found = planned(three(b=noted, record=Record(2, B), last_failover=under_way))
         assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+
+    @pytest.mark.parametrize(
+        ("b", "wish", "is_back"),
+        [
+            (silent(B), Wish(3), False),
+            (silent(B), Wish(3, gives_up=frozenset({B})), True),
+            (replace(silent(B), unheard_for=8.0), Wish(3, gives_up=frozenset({B})), False),
+            (replace(silent(B), pod=None, was_seen_dying=True), Wish(3), False),
+            (replace(silent(B), pod=None, was_seen_dying=True, has_volume=False), Wish(3), True),
+            (replace(silent(B), pod=SeenPod(is_placed=False, unplaced_for=30.0), has_volume=False), Wish(3), True),
+        ],
+        ids=["unseen", "given up", "just now", "dead, with a volume", "dead, without one", "never placed"],
+    )  # fmt: skip
+    def test_one_that_is_back_goes_on_where_its_successor_is_gone_for_good(
+        self, b: SeenNode, wish: Wish, is_back: bool
+    ) -> None:
+        under_way = replace(change(2, A, B, Why.UNREACHABLE, planned=False), loss=Loss(None, 13))
+        found = planned(three(b=b, wish=wish, record=Record(2, B), last_failover=under_way))
+        if not is_back:
+            assert not found.actions
+            assert "valkey.io/allow-data-loss: v-1" in found.report.message
+            return
+        assert recorded(found) == (3, A, Why.HANDED_BACK, False)
+        [action] = [each for each in found.actions if isinstance(each, RecordPrimary)]
+        assert action.loss == Loss(is_unknown=True)
+
+    def test_one_on_whom_nobody_may_follow_is_replaced_when_a_person_gives_it_up(self) -> None:
+        assert (
+            "if its server is off for sure, set the annotation valkey.io/allow-data-loss: v-0"
+            in planned(three(silent(A), promotable=())).report.message
+        )
+        wish = Wish(3, gives_up=frozenset({A}))
+        b, c = (node(name, replica(offset, silent_for=60)) for name, offset in ((B, 900), (C, 950)))
+        given_up = three(silent(A), b, c, promotable=(), wish=wish)
+        assert recorded(planned(given_up)) == (2, C, Why.FULLEST_DATA, False)
+        assert guards(planned(three(silent(A), b, node(C, replica()), promotable=(), wish=wish))) == {
+            "no_replica_hears_the_primary"
+        }
+        empty = [node(name, replica(0, link_is_up=False)) for name in (B, C)]
+        assert recorded(planned(three(silent(A), *empty, promotable=(), wish=wish)))[1] == B
+        assert not planned(three(silent(A), silent(B), empty[1], promotable=(), wish=wish)).actions
+
+    def test_then_it_takes_office_when_the_last_grant_is_over(self) -> None:
+        wish = Wish(3, gives_up=frozenset({A}))
+        under_way = change(2, A, B, Why.FULLEST_DATA, planned=False)
+        new = node(B, replica(silent_for=60), 2, B, noted_for=20.0)
+        seen = three(silent(A), new, wish=wish, promotable=(), record=Record(2, B), last_failover=under_way)
+        assert planned(seen).actions == (Promote(B, 2), MoveService(B))
+        assert planned(replace(seen, lease=Lease(1000.0, 8.0, 60.0))).again == 1.0
+        without = planned(replace(seen, wish=Wish(3)))
+        assert not without.actions
+        assert "valkey.io/allow-data-loss: v-0" in without.report.message
 
     def test_one_that_comes_back_later_follows(self) -> None:
         seen = three(

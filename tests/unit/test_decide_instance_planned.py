@@ -34,12 +34,16 @@ from valkey_operator.decide.actions import (
     RestartPod,
     SetPromotable,
     UpdateNodes,
+    WantedNode,
     Why,
 )
 from valkey_operator.decide.members import wanted_nodes
 from valkey_operator.decide.requests import Answer
+from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.gate import Record
 from valkey_operator.model.instance import Lease, NodeRecord, SeenInstance, SeenNode, SeenPod, Wish
+from valkey_operator.render.node import valkey_node
+from valkey_operator.render.pod import OperatorPlace
 
 OLD = "another template"
 
@@ -226,7 +230,7 @@ class TestHandover:
         assert recorded(planned(seen))[:2] == (3, C)
 
     def test_one_lost_in_the_middle_is_replaced_as_any_other_lost_one(self) -> None:
-        seen = self.recorded_for_b(silent(A), node(B, replica()))
+        seen = self.recorded_for_b(silent(A), node(B, replica(silent_for=60)))
         assert recorded(planned(seen)) == (3, B, Why.UNREACHABLE, False)
 
     def test_nothing_else_is_done_meanwhile(self) -> None:
@@ -245,6 +249,13 @@ def without(name: str, **more: Any) -> SeenInstance:
     return three(**DOES_WITHOUT[name], **more)
 
 
+def rendered_members(wanted: WantedNode) -> list[str]:
+    deployment = Deployment("Valkey", "v", "prod", "uid", {"persistence": {"enabled": False}})
+    made = valkey_node(deployment, wanted.name, A, 1, OperatorPlace("image", "system"), wanted.record.members)
+    members: list[str] = made["spec"]["valkeyConfig"]["members"]
+    return members
+
+
 class TestScale:
     def test_those_that_are_there_are_told_before_new_ones_are_made(self) -> None:
         seen = SeenInstance("v", Wish(3), Record(1, A), nodes=(node(A, primary()),), service=A)
@@ -253,6 +264,16 @@ class TestScale:
 
     def test_specs_follow_from_the_record_and_the_members(self) -> None:
         assert {each.record for each in wanted_nodes(three())} == {NodeRecord(1, A, (A, B, C))}
+
+    def test_twelve_nodes_that_say_what_was_rendered_are_left_alone(self) -> None:
+        names = [f"v-{index}" for index in range(12)]
+        replicas = [replace(node(B, replica()), name=name, index=int(name[2:])) for name in names[1:]]
+        seen = three(
+            wish=Wish(12), promotable=tuple(sorted(names[1:])), nodes=(node(A, primary()), *replicas)
+        )
+        specs = [NodeRecord(1, A, tuple(rendered_members(each))) for each in wanted_nodes(seen)]
+        told = (replace(each, spec=spec) for each, spec in zip(seen.nodes, specs, strict=True))
+        assert not planned(replace(seen, nodes=tuple(told))).actions
 
     def test_the_highest_goes_first_when_the_primary_does_without_it(self) -> None:
         found = planned(three(wish=Wish(1)))

@@ -119,6 +119,19 @@ class Life:
             world.cuts ^= {pair}
             world.tell(f"between {sorted(pair)}: {'cut' if pair in world.cuts else 'healed'}")
 
+    def disturb_sidecars(self, *, crashes: bool) -> None:
+        """Each may be away for long, one of a server that ends meanwhile, too."""
+        for node in self.world.nodes.values():
+            if node.pod is None:
+                continue
+            roll = self.dice.random()
+            if node.pod.has_no_sidecar:
+                node.pod.has_no_sidecar = roll > 0.03
+            elif roll < 0.02 and node.pod.stops_at is None:
+                self.world.take_sidecar(node, node.pod)
+            if crashes and self.dice.random() < 0.005:
+                self.world.crash(node)
+
     def crash_all(self) -> None:
         for node in list(self.world.nodes.values()):
             self.world.crash(node)
@@ -133,7 +146,7 @@ class Life:
         for node in world.nodes.values():
             node.is_unplaced = False
             if node.pod is not None:
-                node.pod.is_cut_off = node.pod.is_unheard = False
+                node.pod.is_cut_off = node.pod.is_unheard = node.pod.has_no_sidecar = False
         world.tell(f"faults are over; replicas {operator.wish.replicas}")
         for _ in range(400):
             self.step(is_whole=True)
@@ -216,6 +229,20 @@ def test_a_primary_nobody_hears_stops_writing_before_another_begins(seed: int) -
         if seed % 3 == 0:
             life.disturb_operator()
     life.settle()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_primary_whose_sidecar_is_away_is_not_replaced_while_it_writes(seed: int) -> None:
+    life = Life(seed, replicas=2 + seed % 3)
+    life.settle()
+    for _ in range(300):
+        life.step(is_whole=seed % 2 == 0)
+        life.disturb_sidecars(crashes=seed % 4 > 1)
+        if seed % 3 == 0:
+            life.disturb_operator()
+    life.settle()
+    lost = set(life.world.acknowledged) - set(life.primary_log())
+    assert life.world.crashes or not lost, life.world.failed(f"{len(lost)} writes were lost")
 
 
 @pytest.mark.parametrize("seed", [2, 9, 14])

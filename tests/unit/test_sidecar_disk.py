@@ -84,6 +84,17 @@ def test_with_an_append_only_file_the_snapshot_is_not_the_data(tmp_path: Path) -
     assert seen.is_complete
 
 
+def test_a_log_beside_which_a_new_one_is_begun_is_not_the_data_until_the_next_start(tmp_path: Path) -> None:
+    volume = Volume(tmp_path)
+    volume.note_start(LOG)
+    log(tmp_path)
+    (tmp_path / "appendonlydir" / "temp-appendonly.aof.incr").write_text("")
+    assert volume.seen(appendonly=True) == Disk()
+    assert volume.starts_with_log(True)
+    volume.note_start(LOG)
+    assert volume.seen(appendonly=True).is_complete
+
+
 def test_what_the_next_server_will_not_load_is_not_data(tmp_path: Path) -> None:
     volume = Volume(tmp_path)
     volume.note_start(LOG)

@@ -18,6 +18,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import files
+from valkey_operator.sidecar.disk import Kept
 from valkey_operator.sidecar.fence import FENCED
 from valkey_operator.sidecar.live_config import plan
 from valkey_operator.sidecar.pod import Pod
@@ -209,6 +210,33 @@ async def test_a_log_that_is_turned_on_loses_nothing_even_when_the_server_dies_a
         await asyncio.sleep(1.2)  # the log is synced each second
         await node.crash()
         assert await node.ask("GET", "a") == "2"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_from_snapshots_to_the_log_alone_the_snapshot_counts_until_the_log_is_whole(
+    folder: Path, version: str
+) -> None:
+    saving = BASE.replace('save ""', "save 900 1")
+    logging = BASE.replace("appendonly no", "appendonly yes")
+    # In microseconds per key, for the process that rewrites the log.
+    slowly, at_once = (f"{logging}rdb-key-save-delay {delay}\n" for delay in (200_000, 0))
+    async with running(folder, version, saving) as node:
+        for number in range(50):
+            await node.ask("SET", f"key-{number}", "1")
+        await node.ask("SAVE")
+        node.mount(slowly)
+        # The second time it ends in the run that began with the snapshot.
+        for _ in range(2):
+            await eventually((node.settings.data / "appendonlydir" / "temp-appendonly.aof.incr").exists, 10)
+            await node.crash()
+            assert await node.ask("GET", "key-0") == "1"
+        assert node.pod._volume.kept.snapshots
+        node.mount(at_once)
+        await node.crash()
+        await eventually(lambda: node.pod.observe().disk.has_append_only_file, 15)
+        await eventually(lambda: node.pod._volume.kept == Kept(appendonly=True), 10)
+        await node.crash()
+        assert await node.ask("GET", "key-0") == "1"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -72,10 +72,16 @@ class Guard(Word):
         "replacing a primary that only the operator does not reach, while its kubelet or its replicas do",
         "mend the network between the operator and the pod",
     )
+    NO_REPLICA_HEARS_THE_PRIMARY = (
+        "no_replica_hears_the_primary",
+        "replacing a primary whose replicas still hear it: without its sidecar nobody keeps it from writing",
+        "let its sidecar come back; its ValkeyNode says why it does not. Or delete its pod",
+    )
     ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN = (
         "only_a_replica_the_primary_counts_on_replaces_it_unproven",
         "replacing a primary that may be writing by a replica without which it goes on writing",
-        "let the primary come back, or a replica that `status.promotable` names",
+        "let the primary come back, or a replica that `status.promotable` names; or, if the primary's server is off "
+        "for sure, set the annotation valkey.io/allow-data-loss: <primary>",
     )
     AN_EMPTY_NODE_NEVER_LEADS_A_FULL_ONE = (
         "an_empty_node_never_leads_a_full_one",

@@ -38,7 +38,8 @@ def wanted_nodes(seen: SeenInstance) -> tuple[WantedNode, ...]:
     """What the spec of each node must say, which follows from the record and from who there is."""
     there = {node.name for node in sight.members(seen)}
     names = sorted(there | set(wanted_names(seen)), key=sight.index_of)
-    record = NodeRecord(seen.record.epoch, seen.record.primary, tuple(names))
+    # As text, as the spec says it: by number, "v-10" would never be where it is looked for.
+    record = NodeRecord(seen.record.epoch, seen.record.primary, tuple(sorted(names)))
     return tuple(WantedNode(name, record) for name in names)
 
 

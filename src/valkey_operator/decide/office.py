@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from valkey_operator.api.guards import Guard
+from valkey_operator.api.requests import ALLOW_DATA_LOSS
 from valkey_operator.decide import sight, succession
 from valkey_operator.decide.actions import (
     Doing,
@@ -198,7 +199,7 @@ def _has_failed(seen: SeenInstance, now: datetime) -> bool:
 
 def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | None) -> Step:
     if primary.said is None and rival is not None and seen.change() is not None:
-        return wait(f"{primary.name} may have taken office, and must be seen before {rival.name} goes on")
+        return _never_seen_in_office(seen, primary, rival)
     if seen.change() is not None:
         return _taking_office(seen, primary)
     if not sight.is_able(primary):
@@ -206,6 +207,23 @@ def _nobody_in_office(seen: SeenInstance, primary: SeenNode, rival: SeenNode | N
     if succession.may_lead_a_fuller_one(seen, primary):
         return succession.by_what_is_left(seen, primary)
     return Step((Promote(primary.name, seen.record.epoch), MoveService(primary.name)), is_exclusive=True)
+
+
+def _never_seen_in_office(seen: SeenInstance, primary: SeenNode, former: SeenNode) -> Step:
+    """It was recorded unproven and is lost itself; the one before it is back, with all but what it may have taken."""
+    has_nothing = sight.never_ran(primary) or (sight.is_proven_dead(primary) and not primary.has_volume)
+    if has_nothing or _is_given_up(seen, primary):
+        return succession.record(seen, former, Why.HANDED_BACK, primary.name, planned=False)
+    return wait(
+        f"{primary.name} may have taken office, and must be seen before {former.name} goes on: bring it back, or set "
+        f"the annotation {ALLOW_DATA_LOSS}: {primary.name} to go on without what it may have taken"
+    )
+
+
+def _is_given_up(seen: SeenInstance, primary: SeenNode) -> bool:
+    """By a person, and it writes no more, wherever it is: it never got a grant."""
+    unheard = primary.unheard_for if primary.unheard_for is not None else seen.lease.leads_for
+    return primary.name in seen.wish.gives_up and unheard >= succession.FENCED_AFTER_GRANT
 
 
 def _lost(seen: SeenInstance, primary: SeenNode) -> Step:

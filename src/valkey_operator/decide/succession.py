@@ -136,11 +136,20 @@ def unseen(seen: SeenInstance, lost: SeenNode, counted_on: tuple[str, ...]) -> S
         return Step(by_hand, is_exclusive=True)
     best = choose(seen, able)
     if best is None or not sight.holds_data(best):  # what is not seen is not known to be empty
-        why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it"
+        if lost.name in seen.wish.gives_up:
+            return by_what_is_left(seen, lost)
+        why = f"{lost.name} may be writing: none of those it counts on answers and is able to follow it{_way_out(lost)}"
         refused = Refusal(wish, Guard.ONLY_A_REPLICA_THE_PRIMARY_COUNTS_ON_REPLACES_IT_UNPROVEN, why)
         return wait(why) + Step(refusals=(refused,))
     recorded = record(seen, best, Why.UNREACHABLE, lost.name, planned=False, counted_on=counted_on)
     return recorded + Step((NotePrimary(best.name, best.name, seen.record.epoch + 1),))
+
+
+def _way_out(lost: SeenNode) -> str:
+    return (
+        f"; bring it back or, if its server is off for sure, set the annotation {ALLOW_DATA_LOSS}: {lost.name} to go "
+        "on without what it holds"
+    )
 
 
 def nobody_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
@@ -174,6 +183,24 @@ def somebody_else_misses_the_primary(seen: SeenInstance, primary: SeenNode) -> s
     if servers and not any(server.link_is_up and server.silent_for < SILENT_LINK for server in servers):
         return ""
     return f"only the operator does not reach {primary.name}: its kubelet or its replicas still do"
+
+
+def no_replica_hears_the_primary(seen: SeenInstance, primary: SeenNode) -> str:
+    """Its sidecar alone may be away, which is all that could stop its writes; a cut network silences links at once."""
+    if primary.may_have_a_twin:
+        return ""
+    hearing = sorted(node.name for node in sight.others(seen, primary.name) if _hears(node, primary))
+    if not hearing:
+        return ""
+    heard_by = ", ".join(hearing)
+    return f"{primary.name} is heard by {heard_by}, and may be writing: only its sidecar does not answer"
+
+
+def _hears(node: SeenNode, primary: SeenNode) -> bool:
+    server = node.server
+    if server is None or server.follows != primary.name:
+        return False
+    return server.link_is_up and server.silent_for < SILENT_LINK
 
 
 def choose(seen: SeenInstance, candidates: Iterable[SeenNode]) -> SeenNode | None:
@@ -213,11 +240,11 @@ def take_office(seen: SeenInstance, primary: SeenNode, former: SeenNode | None, 
     is_every_other_seen = all(sight.is_seen_out_of_office(node) for node in sight.others(seen, primary.name))
     if former is None or (sight.is_seen_out_of_office(former) and (not unproven or is_every_other_seen)):
         return note_at_the_gate(seen, primary.name) + promote
-    if not sight.is_proven_dead(former) and primary.name not in seen.promotable:
-        return wait(
-            f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
-        )
-    return _after_the_fence(seen, primary, promote)
+    is_off = sight.is_proven_dead(former) or former.name in seen.wish.gives_up
+    if not is_off and primary.name not in seen.promotable:
+        why = f"{former.name} may be writing, and does not count on {primary.name}: it must be seen first"
+        return wait(why + _way_out(former))
+    return _after_the_fence(seen, primary, former, promote)
 
 
 def note_at_the_gate(seen: SeenInstance, primary: str) -> Step:
@@ -232,7 +259,7 @@ def note_at_the_gate(seen: SeenInstance, primary: str) -> Step:
     return found
 
 
-def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> Step:
+def _after_the_fence(seen: SeenInstance, primary: SeenNode, former: SeenNode, promote: Step) -> Step:
     epoch, said = seen.record.epoch, primary.said
     if said is None or said.record.epoch < epoch:
         return Step((NotePrimary(primary.name, primary.name, epoch),), promote.waits, (), promote.doing, True)
@@ -241,6 +268,11 @@ def _after_the_fence(seen: SeenInstance, primary: SeenNode, promote: Step) -> St
         return wait(f"the last primary has stopped writing for sure in {ceil(left)} s", left) + Step(
             doing=promote.doing
         )
+    is_unseen = former.said is None and not sight.is_proven_dead(former)
+    why = no_replica_hears_the_primary(seen, former) if is_unseen else ""
+    if why:  # again: when it was recorded, the links may have been down for a moment
+        wish, guard = f"promote {primary.name}", Guard.NO_REPLICA_HEARS_THE_PRIMARY
+        return wait(why, LOOK_AGAIN) + Step(refusals=(Refusal(wish, guard, why),), doing=promote.doing)
     return promote
 
 
@@ -273,7 +305,9 @@ def by_what_is_left(seen: SeenInstance, primary: SeenNode) -> Step:
     coming = sorted(node.name for node in sight.others(seen, primary.name) if _is_coming(node, primary))
     if coming:
         return wait(f"the servers of {', '.join(coming)} are starting")
-    fullest = choose(seen, (node for node in sight.others(seen, primary.name) if _has_more(node, primary)))
+    is_given_up = primary.said is None and primary.name in seen.wish.gives_up
+    others = sight.others(seen, primary.name)
+    fullest = choose(seen, (node for node in others if is_given_up or _has_more(node, primary)))
     if fullest is not None:
         return record(seen, fullest, Why.FULLEST_DATA, primary.name, planned=False)
     return _let_in(seen, primary)
@@ -300,7 +334,10 @@ def _let_in(seen: SeenInstance, primary: SeenNode) -> Step:
     # Its gate asks those it was told of, and one of them may have been removed, or never made, since then.
     told = primary.spec.members if primary.spec is not None else ()
     are_all_there = {*told} <= {node.name for node in seen.nodes}
-    if are_all_there and not any(node.said is None or sight.holds_data(node) for node in others):
+    # Or does not reach them, while we do: without DNS, or where a policy closes the sidecars' port between pods.
+    is_stuck = primary.said.gate_waits_for.startswith(Guard.EVERY_MEMBER_MUST_HAVE_ANSWERED)
+    asks_in_vain = is_stuck or not are_all_there
+    if not asks_in_vain and not any(node.said is None or sight.holds_data(node) for node in others):
         return wait(f"the server of {primary.name} starts by itself", 1.0)
     return Step((OpenGate(primary.name, seen.record.epoch),), is_exclusive=True)
 
@@ -337,4 +374,4 @@ def _rank(seen: SeenInstance, node: SeenNode) -> tuple[bool, int, bool, bool, in
     return sight.holds_data(node), sight.offset(node), is_recorded, stays, -node.index
 
 
-UNSEEN = named(nobody_hears_the_primary, somebody_else_misses_the_primary)
+UNSEEN = named(nobody_hears_the_primary, somebody_else_misses_the_primary, no_replica_hears_the_primary)

@@ -39,6 +39,11 @@ class Kept:
     # If it has an append-only file: on every write.
     synced_always: bool = False
 
+    def counts_snapshots(self, asked: Kept) -> bool:
+        """With what is asked for now: until the log that is to follow is whole, the snapshot is all there is."""
+        is_all = asked.appendonly and not self.appendonly
+        return self.snapshots and (asked.snapshots or is_all)
+
 
 class Volume:
     """The folder `/data` of this node."""
@@ -47,6 +52,8 @@ class Volume:
         self._folder = folder
         self._notes = folder / NOTES
         self._manifest = folder / "appendonlydir" / "appendonly.aof.manifest"
+        # Written from the begin of a new log until it is whole; meanwhile the manifest names the one before.
+        self._unfinished = folder / "appendonlydir" / "temp-appendonly.aof.incr"
         self._notes.mkdir(exist_ok=True)
         self._lock: int | None = None
 
@@ -68,13 +75,14 @@ class Volume:
         """As a server finds it that starts now, with an append-only file or without.
 
         It loads one kind of file only; and that is data only if the last run kept it: a snapshot of an earlier
-        configuration may be a year old.
+        configuration may be a year old. So may a log beside which another one was begun, after a full copy.
         """
         snapshot = self._folder / "dump.rdb"
-        manifest = self._manifest
         facts = read_snapshot_facts(snapshot)
         kept = self.kept
-        has_log = appendonly and kept.appendonly and _is_filled(manifest)
+        has_log = (
+            appendonly and kept.appendonly and _is_filled(self._manifest) and not self._unfinished.exists()
+        )
         has_snapshot = not appendonly and kept.snapshots and _is_filled(snapshot)
         return Disk(
             has_data=has_log or has_snapshot,
@@ -118,6 +126,8 @@ class Volume:
         (self._notes / "clean").unlink(missing_ok=True)
         self._settle()
         self.note_kept(kept)
+        # No server removes it: left by one that was killed, it would speak against each log from now on.
+        self._unfinished.unlink(missing_ok=True)
 
     def note_kept(self, kept: Kept) -> None:
         """What of the disk a later start may rely on, from now on."""

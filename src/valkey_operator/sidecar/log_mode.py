@@ -39,9 +39,13 @@ class LogMode:
     async def follow(self, server: Server, wanted: Kept, *, synced_always: bool) -> None:
         """`wanted` by the directives in force; `synced_always`: also by those that are mounted."""
         info, kept = server.info, self._volume.kept
-        if info is None or info.get("loading") == "1":
+        if info is None:
             return
         is_on = info.get("aof_enabled") == "1"
+        if info.get("loading") == "1":
+            if wanted.appendonly and not is_on:  # a replica that is given everything anew
+                self._volume.note_kept(replace(kept, appendonly=False, synced_always=False))
+            return
         if is_on or not kept.appendonly:
             is_whole = is_on and (kept.appendonly or is_settled(info))
             self._before = None
@@ -50,7 +54,7 @@ class LogMode:
             is_whole = False
         else:
             is_whole = wanted.snapshots and not await self._has_snapshot(server, info)
-        is_synced = is_on and is_whole and synced_always
+        is_synced = is_on and is_whole and synced_always and not is_to_be_written_anew(info)
         self._volume.note_kept(replace(kept, appendonly=is_whole, synced_always=is_synced))
 
     async def _has_snapshot(self, server: Server, info: Info) -> bool:
@@ -61,6 +65,11 @@ class LogMode:
             return False
         is_saving = info.get("rdb_bgsave_in_progress") == "1"
         return not is_saving and info.get("rdb_last_save_time") != self._before
+
+
+def is_to_be_written_anew(info: Info) -> bool:
+    """It may be the first time after a full copy: then what is on the disk is from before it."""
+    return info.get("aof_rewrite_scheduled") == "1"
 
 
 def is_settled(info: Info) -> bool:

@@ -44,7 +44,7 @@ from valkey_operator.sidecar.lease import Lease, clock
 from valkey_operator.sidecar.leaving import Leaving
 from valkey_operator.sidecar.live_config import LiveConfig
 from valkey_operator.sidecar.liveness import Watchdog
-from valkey_operator.sidecar.log_mode import LogMode
+from valkey_operator.sidecar.log_mode import LogMode, is_to_be_written_anew
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.metrics import Count, Counts
 from valkey_operator.sidecar.mover import Mover
@@ -311,8 +311,10 @@ class Pod:
 
     def _wanted(self) -> Kept:
         """What the next server is to keep on its disk: as rendered, but begun in the mode of the last run."""
-        wanted = files.kept(files.directives(self._settings))
-        return replace(wanted, appendonly=self._volume.starts_with_log(wanted.appendonly))
+        kept, asked = self._volume.kept, files.kept(files.directives(self._settings))
+        snapshots = asked.snapshots or kept.counts_snapshots(asked)
+        with_log = self._volume.starts_with_log(asked.appendonly)
+        return replace(asked, snapshots=snapshots, appendonly=with_log)
 
     def _notice(self, info: Mapping[str, str]) -> None:
         """The history of this run, which the next start must know."""
@@ -327,7 +329,7 @@ class Pod:
 
     def _note_fewer_snapshots(self) -> None:
         kept, mounted = self._volume.kept, files.kept(files.directives(self._settings))
-        self._volume.note_kept(replace(kept, snapshots=kept.snapshots and mounted.snapshots))
+        self._volume.note_kept(replace(kept, snapshots=kept.counts_snapshots(mounted)))
 
     def note_directives(self, told: Mapping[str, str]) -> None:
         """Before the running server is told so: less is kept from now on, more counts from the next start on."""
@@ -588,7 +590,8 @@ class Pod:
         server, kept = self._server, self._volume.kept
         if server is None:
             return
+        is_whole = not is_to_be_written_anew(server.info or {})
         # By name: what a person has set on the running server must not decide whether data is saved.
-        if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())):
+        if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())) and is_whole:
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")
