@@ -254,6 +254,32 @@ async def test_a_log_that_is_turned_off_counts_until_a_snapshot_was_taken(folder
         assert await node.ask("GET", "a") == "1"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_clean_stop_right_after_the_log_was_turned_off_keeps_what_was_written_since(
+    folder: Path, version: str
+) -> None:
+    # In microseconds per key, for the process that takes the snapshot.
+    saving = BASE.replace('save ""', "save 900 1") + "rdb-key-save-delay 20000\n"
+    async with running(folder, version, saving.replace("appendonly no", "appendonly yes")) as node:
+        for number in range(50):
+            await node.ask("SET", f"key-{number}", "1")
+        await eventually(lambda: node.pod.observe().disk.has_append_only_file, 15)
+        server = node.pod.running_server()
+        assert server is not None
+        node.mount(saving)
+
+        async def is_off() -> bool:
+            return await node.value("appendonly") == "no"
+
+        await eventually(is_off, 10)
+        await node.ask("SET", "since", "1")
+        assert node.pod._volume.kept.appendonly, "the snapshot is not taken yet"
+        await node.pod.stop()
+        await server.process.end()
+        await node.is_ready()
+        assert await node.ask("GET", "since") == "1"
+
+
 async def test_a_second_pod_of_the_node_stays_behind_its_gate_until_the_first_has_ended(folder: Path) -> None:
     async with running(folder, "9.1", BASE) as first:
         run = folder / "second"

@@ -590,8 +590,13 @@ class Pod:
         server, kept = self._server, self._volume.kept
         if server is None:
             return
-        is_whole = not is_to_be_written_anew(server.info or {})
+        await server.look_now()
+        info = server.info or {}
+        is_whole = not is_to_be_written_anew(info)
         # By name: what a person has set on the running server must not decide whether data is saved.
         if await server.shut_down(limit, *(("SAVE",) if kept.snapshots else ())) and is_whole:
+            if kept.snapshots and info.get("aof_enabled") == "0":
+                # Turned off a moment ago: the log lacks what was written since, and the snapshot has it.
+                self._volume.note_kept(replace(kept, appendonly=False, synced_always=False))
             self._volume.note_clean_stop()
             log.info("the server was stopped cleanly")
