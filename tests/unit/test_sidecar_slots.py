@@ -20,9 +20,10 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model.cluster import MigrationState, SeenMember
 from valkey_operator.render.users import RULES, SIDECAR
 from valkey_operator.sidecar import mover
-from valkey_operator.valkey.connection import Refused
+from valkey_operator.valkey.connection import Connection, Refused
 
 REFUSED = contract.RESULT_REFUSED
 UNDER_WAY = contract.SlotMigration.STATE_UNDER_WAY
@@ -197,6 +198,27 @@ async def _crashed(victim: str, a: Member, b: Member, heirs: dict[str, Member]) 
     await eventually(lambda: _is_down(heir), 5)
     await heir.obeys(promote=contract.Promote(force=True, former_id=former))
     return (heir, b) if dead is a else (a, heir)
+
+
+class Unreachable:
+    """As while the file with the password is being replaced."""
+
+    async def connect(self) -> Connection:
+        raise FileNotFoundError("password")
+
+
+async def test_whatever_ends_a_migration_is_told_as_its_end() -> None:
+    """What is said to be under way for ever would never be begun again."""
+    moving = mover.Mover()
+    target = SeenMember("target", "127.0.0.1:6379@16379")
+    await moving.begin(Unreachable(), "source", target, {1, 2})
+    await eventually(lambda: not moving.is_under_way, 5)
+    (seen,) = moving.seen
+    assert seen.state == MigrationState.FAILED
+    assert "FileNotFoundError" in seen.message
+    await moving.begin(Unreachable(), "source", target, {1, 2})
+    assert moving.is_under_way
+    await moving.cancel()
 
 
 async def _is_down(member: Member) -> bool:
