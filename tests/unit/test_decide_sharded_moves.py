@@ -5,13 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.unit.test_decide_sharded import actions, cluster, guards, name, planned, with_node
 from valkey_operator.decide.cluster_actions import RestartPod
 from valkey_operator.decide.resharding import BY_HAND, MigrateSlots
 from valkey_operator.decide.shard_moves import HELD_BACK, after
+from valkey_operator.decide.sharded import Plan
+from valkey_operator.model.cluster import MigrationState, OpenSlot, SeenMigration
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded
 
 MEBIBYTE = 1 << 20
+
+
+def opened(
+    seen: SeenSharded, failed_for: float, slots: tuple[int, ...] = (7,), source: int = 0, target: int = 3
+) -> SeenSharded:
+    """Key by key, and the last attempt has failed."""
+    ends = {name(source, 0): f"id-{target}-0", name(target, 0): f"id-{source}-0"}
+    for end, other in ends.items():
+        node = seen.of(end)
+        assert node is not None
+        assert node.node.view is not None
+        marks = tuple(OpenSlot(slot, other) for slot in slots)
+        view = replace(node.node.view, importing=marks)
+        if end == name(source, 0):
+            failed = SeenMigration(
+                "m", node.node.id, other, ((7, 7),), MigrationState.FAILED, "OOM", is_key_by_key=True, age=failed_for
+            )
+            view = replace(view, importing=(), migrating=marks, migrations=(failed,))
+        seen = with_node(seen, end, node=replace(node.node, view=view))
+    return seen
+
+
+def actions_of(found: Plan, source: str) -> list[Any]:
+    return [each for each in actions(found) if isinstance(each, MigrateSlots) and each.node == source]
 
 
 class TestMoves:
@@ -55,6 +83,24 @@ class TestMoves:
         assert (actions(found), guards(found)) == ([], {"every_target_has_room"})
         assert "raise resources.limits.memory" in found.report.message
         assert found.again == HELD_BACK
+
+    @pytest.mark.parametrize("held", ["goes on", "stopped", "too small"])
+    def test_open_slots_that_fail_are_told_with_their_reason_and_not_looked_at_all_the_time(
+        self, held: str
+    ) -> None:
+        seen = opened(self.scaling(is_stopped=held == "stopped"), failed_for=0.2)
+        seen = self.full(seen) if held == "too small" else seen
+        found = planned(seen)
+        assert "g-0-0 could not move slots (1 times, tried again within a minute): OOM" in found.report.message
+        assert found.again is not None
+        assert (actions_of(found, name(0, 0)), found.again > 0.5) == ([], True)
+        later = replace(seen, nodes=opened(seen, failed_for=0.9).nodes)
+        assert planned(later).report.message == found.report.message, "a status is not written at every look"
+
+    def test_what_failed_before_it_was_stopped_keeps_nobody_waiting(self) -> None:
+        seen = opened(self.scaling(is_stopped=True), failed_for=0.2, slots=())
+        found = planned(seen)
+        assert (actions(found), guards(found), found.again) == ([], {BY_HAND}, None)
 
     def test_the_restarts_that_would_give_it_room_are_not_held_back_by_it(self) -> None:
         found = planned(with_node(self.full(self.scaling()), name(3, 1), needs_restart="more memory"))

@@ -152,13 +152,17 @@ def plan(
         action for move in under_way if not pauses[move.source] for action in transfers.next_of(move)
     )
     refusals = _refusals(found, transfers, is_stopped)
-    if is_stopped or found.too_small:
-        return Resharding(going, found, under_way, refusals)
+    is_held = is_stopped or bool(found.too_small)
+    # Where nothing more is begun, only what is open is tried again.
+    tried = {move.source for move in under_way} if is_held else there.keys()
+    troubles = tuple(transfers.troubles(tried))
+    again = min((pauses[shard] for shard in tried if pauses[shard]), default=None)
+    if is_held:
+        return Resharding(going, found, under_way, refusals, troubles, again)
     may = [move for move in found.moves if not transfers.why_not(move) and not pauses[move.source]]
     begun = [transfers.sized(move, loads[move.source]) for move in slots.may_begin(may, under_way)]
     new = tuple(action for move in begun for action in transfers.first_of(move))
-    again = min((pause for pause in pauses.values() if pause), default=None)
-    return Resharding((*going, *new), found, under_way, refusals, tuple(transfers.troubles()), again)
+    return Resharding((*going, *new), found, under_way, refusals, troubles, again)
 
 
 def _refusals(found: SlotPlan, transfers: _Transfers, is_stopped: bool) -> tuple[Refusal, ...]:
@@ -212,13 +216,15 @@ class _Transfers:
         is_older = self.versions.get(target.name, 0) < self.versions.get(source.name, 0)
         return f"{target.name} is older than {source.name}: finish the upgrade first" if is_older else ""
 
-    def troubles(self) -> Iterable[str]:
-        for shard, node in self.primaries.items():
+    def troubles(self, shards: Collection[int]) -> Iterable[str]:
+        """Nothing in them counts down: who reads the status later reads it all the same."""
+        for shard in sorted(shards):
             failed = self._failed(shard)
             if failed:
-                pause = self.pause(shard)
-                again = f", begun again in {pause:.0f} s" if pause else ""
-                yield f"{node.name} could not move slots ({len(failed)} times{again}): {failed[0].message}"
+                yield (
+                    f"{self.primaries[shard].name} could not move slots ({len(failed)} times, tried again within a "
+                    f"minute): {failed[0].message}"
+                )
 
     def pause(self, shard: int) -> float:
         """How long this source is still left alone: longer with each failure that follows another."""
