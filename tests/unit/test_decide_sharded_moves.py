@@ -31,7 +31,14 @@ def opened(
         view = replace(node.node.view, importing=marks)
         if end == name(source, 0):
             failed = SeenMigration(
-                "m", node.node.id, other, ((7, 7),), MigrationState.FAILED, "OOM", is_key_by_key=True, age=failed_for
+                "m",
+                node.node.id,
+                other,
+                ((7, 7),),
+                MigrationState.FAILED,
+                "OOM",
+                is_key_by_key=True,
+                age=failed_for,
             )
             view = replace(view, importing=(), migrating=marks, migrations=(failed,))
         seen = with_node(seen, end, node=replace(node.node, view=view))
@@ -91,7 +98,9 @@ class TestMoves:
         seen = opened(self.scaling(is_stopped=held == "stopped"), failed_for=0.2)
         seen = self.full(seen) if held == "too small" else seen
         found = planned(seen)
-        assert "g-0-0 could not move slots (1 times, tried again within a minute): OOM" in found.report.message
+        assert (
+            "g-0-0 could not move slots (1 times, tried again within a minute): OOM" in found.report.message
+        )
         assert found.again is not None
         assert (actions_of(found, name(0, 0)), found.again > 0.5) == ([], True)
         later = replace(seen, nodes=opened(seen, failed_for=0.9).nodes)
