@@ -137,14 +137,16 @@ def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
 
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:
-    """One operation at a time, in this order of weight. Moves that are held back may wait for the very restarts."""
+    """One operation at a time, in this order of weight. Moves that are held back may wait for the very restarts; so may
+    open slots, whose marks and keys outlast them."""
     for operation in (shard_failover.switch_over, _remove):
         found = operation(seen)
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)
-    moves = shard_moves.plan(seen)
+    found_moves = shard_moves.find(seen)
+    moves = shard_moves.step(seen, found_moves)
     if moves.doing is not None:
-        return _still(seen, moves)
+        return _still(seen, shard_roll.plan(seen) + moves if found_moves.is_held else moves)
     held = ClusterStep() if moves.waits or moves.refusals else _held(seen)
     return moves + held + shard_roll.plan(seen)
 
