@@ -69,7 +69,8 @@ class Former:
                 return
             case Hurry(name, ping, timeout):
                 order = {"hurry": contract.Hurry(
-                    milliseconds=10000, ping_milliseconds=ping, node_timeout_milliseconds=timeout
+                    milliseconds=10000, ping_milliseconds=ping, node_timeout_milliseconds=timeout or 0,
+                    keeps_node_timeout=timeout is None,
                 )}  # fmt: skip
             case EndHurry(name):
                 order = {"hurry": contract.Hurry()}

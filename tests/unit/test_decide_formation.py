@@ -16,7 +16,7 @@ from tests.cluster_former import Former, names
 from tests.cluster_servers import HOST, VERSIONS, Member, agree, key_slot, ranges, read, servers
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import formation
-from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Meet, ResetNode
+from valkey_operator.decide.cluster_actions import AssignSlots, ClusterStep, Forget, Hurry, Meet, ResetNode
 from valkey_operator.decide.slots import initial
 from valkey_operator.model.cluster import (
     SLOTS,
@@ -415,6 +415,21 @@ def test_who_brings_unknown_company_joins_nobody_while_one_of_ours_was_never_hea
     meets = [each for each in step.actions if isinstance(each, Meet)]
     assert all("2-0" not in (each.node, *each.others) for each in meets)
     assert meets
+
+
+@pytest.mark.parametrize(("is_formed", "keys"), [(True, 0), (False, 7), (False, 0)])
+def test_owners_of_slots_judge_others_by_the_usual_timeout_once_there_may_be_keys(
+    is_formed: bool, keys: int
+) -> None:
+    """Two empty ones of three are a majority, and the third may have keys and be slow for a moment."""
+    owners = [SeenMember(str(i), f"10.0.0.{i}:6379@16379", ranges=((i, i),)) for i in range(3)]
+    nodes = [node(f"{each.id}-0", ClusterView(each.id, members=tuple(owners))) for each in owners]
+    nodes[2] = replace(nodes[2], keys=keys)
+    step = formation.plan(SeenCluster((*nodes, node("3-0", alone("3"))), is_formed))
+    timeouts = {each.node: each.node_timeout_milliseconds for each in step.actions if isinstance(each, Hurry)}
+    usual = None if is_formed or keys else 500
+    assert timeouts == {"0-0": usual, "1-0": usual, "2-0": usual, "3-0": 500}
+    assert all(each.ping_milliseconds == 100 for each in step.actions if isinstance(each, Hurry))
 
 
 def test_two_that_have_both_moved_are_told_where_the_other_one_is() -> None:

@@ -5,13 +5,47 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.unit.test_decide_sharded import actions, cluster, guards, name, planned, with_node
 from valkey_operator.decide.cluster_actions import RestartPod
-from valkey_operator.decide.resharding import BY_HAND, MigrateSlots
+from valkey_operator.decide.resharding import BY_HAND, ClaimSlots, MigrateSlots
 from valkey_operator.decide.shard_moves import HELD_BACK, after
+from valkey_operator.decide.sharded import Plan
+from valkey_operator.model.cluster import MigrationState, OpenSlot, SeenMigration
 from valkey_operator.model.sharded import ClusterWish, Progress, SeenSharded
 
 MEBIBYTE = 1 << 20
+
+
+def opened(
+    seen: SeenSharded,
+    failed_for: float,
+    slots: tuple[int, ...] = (7,),
+    source: int = 0,
+    target: int = 3,
+    state: MigrationState = MigrationState.FAILED,
+) -> SeenSharded:
+    """Key by key, and the last attempt has failed."""
+    ends = {name(source, 0): f"id-{target}-0", name(target, 0): f"id-{source}-0"}
+    for end, other in ends.items():
+        node = seen.of(end)
+        assert node is not None
+        assert node.node.view is not None
+        marks = tuple(OpenSlot(slot, other) for slot in slots)
+        view = replace(node.node.view, importing=marks)
+        if end == name(source, 0):
+            ranges = tuple((slot, slot) for slot in slots)
+            last = SeenMigration(
+                "m", node.node.id, other, ranges, state, "OOM", is_key_by_key=True, age=failed_for
+            )
+            view = replace(view, importing=(), migrating=marks, migrations=(last, *node.node.view.migrations))
+        seen = with_node(seen, end, node=replace(node.node, view=view))
+    return seen
+
+
+def actions_of(found: Plan, source: str) -> list[Any]:
+    return [each for each in actions(found) if isinstance(each, MigrateSlots) and each.node == source]
 
 
 class TestMoves:
@@ -56,6 +90,26 @@ class TestMoves:
         assert "raise resources.limits.memory" in found.report.message
         assert found.again == HELD_BACK
 
+    @pytest.mark.parametrize("held", ["goes on", "stopped", "too small"])
+    def test_open_slots_that_fail_are_told_with_their_reason_and_not_looked_at_all_the_time(
+        self, held: str
+    ) -> None:
+        scaling = self.scaling(is_stopped=held == "stopped")
+        scaling = self.full(scaling) if held == "too small" else scaling
+        found = planned(opened(scaling, failed_for=0.2))
+        assert (
+            "g-0-0 could not move slots (1 times, tried again within a minute): OOM" in found.report.message
+        )
+        assert found.again is not None
+        assert (actions_of(found, name(0, 0)), found.again > 0.5) == ([], True)
+        later = opened(scaling, failed_for=0.9)
+        assert planned(later).report.message == found.report.message, "a status is not written at every look"
+
+    def test_what_failed_before_it_was_stopped_keeps_nobody_waiting(self) -> None:
+        seen = opened(self.scaling(is_stopped=True), failed_for=0.2, slots=())
+        found = planned(seen)
+        assert (actions(found), guards(found), found.again) == ([], {BY_HAND}, None)
+
     def test_the_restarts_that_would_give_it_room_are_not_held_back_by_it(self) -> None:
         found = planned(with_node(self.full(self.scaling()), name(3, 1), needs_restart="more memory"))
         assert actions(found) == [RestartPod(name(3, 1), "more memory")]
@@ -70,6 +124,51 @@ class TestMoves:
         found = planned(seen)
         assert [type(action) for action in actions(found)] == [RestartPod]
         assert guards(found) == {"slots_do_not_go_to_an_older_server"}
+
+
+class TestOpenSlots:
+    """Half moved, and what would let them go on may be a restart."""
+
+    def seen(self, failed_for: float = 0.2, **more: Any) -> SeenSharded:
+        return opened(cluster(shards=4, wish=ClusterWish(4, 2)), failed_for, **more)
+
+    def upgrading(self, **more: Any) -> SeenSharded:
+        """The source runs the new version, for its replica has taken over, and the target the old one."""
+        seen = self.seen(1000.0, **more)
+        for index in range(2):
+            seen = with_node(seen, name(3, index), major_version=8, needs_restart="another image")
+        return seen
+
+    def test_they_do_not_go_to_an_older_server_and_its_upgrade_goes_on(self) -> None:
+        found = planned(self.upgrading())
+        assert actions(found) == [RestartPod(name(3, 1), "another image")]
+        assert guards(found) == {"slots_do_not_go_to_an_older_server"}
+        assert found.report.operation is not None
+        assert found.report.operation.kind == "RollingUpdate"
+
+    def test_they_are_looked_at_seldom_where_nothing_is_to_be_restarted(self) -> None:
+        found = planned(with_node(self.seen(1000.0), name(3, 0), major_version=8))
+        assert (actions(found), found.again) == ([], HELD_BACK)
+        assert "g-3-0 is older than g-0-0: finish the upgrade first" in found.report.message
+
+    def test_what_is_empty_is_claimed_by_an_older_server_too(self) -> None:
+        claimed = actions(planned(self.upgrading(state=MigrationState.EMPTIED)))
+        assert [type(each) for each in claimed] == [ClaimSlots]
+
+    @pytest.mark.parametrize("is_stopped", [False, True])
+    def test_a_restart_may_be_what_helps_where_they_have_failed(self, is_stopped: bool) -> None:
+        seen = with_node(self.seen(), name(3, 1), needs_restart="more memory")
+        found = planned(replace(seen, wish=ClusterWish(4, 2, is_stopped=is_stopped)))
+        assert actions(found) == [RestartPod(name(3, 1), "more memory")]
+        assert "OOM" in found.report.message
+
+    @pytest.mark.parametrize("state", [MigrationState.UNDER_WAY, MigrationState.EMPTIED])
+    def test_nothing_is_restarted_while_slots_are_on_their_way(self, state: MigrationState) -> None:
+        """Of the same source, one after the other."""
+        before = opened(cluster(shards=4, wish=ClusterWish(4, 2)), 0.2, slots=(8,), state=state)
+        seen = opened(before, 0.2, slots=(7, 8))
+        seen = with_node(seen, name(3, 1), needs_restart="more memory")
+        assert RestartPod not in {type(each) for each in actions(planned(seen))}
 
 
 def test_a_shard_tells_its_memory_and_who_is_behind() -> None:

@@ -370,5 +370,13 @@ async def test_a_node_with_keys_keeps_its_node_timeout(folder: Path) -> None:
         assert (await a.ask("CONFIG", "GET", "cluster-ping-interval"))[1] == "100"
 
 
+async def test_who_votes_on_others_that_have_keys_keeps_its_node_timeout(folder: Path) -> None:
+    async with formed(folder, shards=1) as everyone:
+        (a,) = everyone.values()
+        await a.obeys(hurry=contract.Hurry(milliseconds=5000, keeps_node_timeout=True))
+        assert (await a.ask("CONFIG", "GET", "cluster-node-timeout"))[1] == "3000"
+        assert (await a.ask("CONFIG", "GET", "cluster-ping-interval"))[1] == "100"
+
+
 async def _says(member: Member, expected: object, *words: str) -> bool:
     return bool(await member.ask(*words) == expected)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tests.caches import eventually
 from tests.cluster_servers import (
     Member,
+    agree,
     fill,
     formed,
     ranges,
@@ -20,9 +23,10 @@ from tests.cluster_servers import (
     writing,
 )
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.model.cluster import MigrationState, SeenMember
 from valkey_operator.render.users import RULES, SIDECAR
 from valkey_operator.sidecar import mover
-from valkey_operator.valkey.connection import Refused
+from valkey_operator.valkey.connection import Connection, Refused
 
 REFUSED = contract.RESULT_REFUSED
 UNDER_WAY = contract.SlotMigration.STATE_UNDER_WAY
@@ -197,6 +201,69 @@ async def _crashed(victim: str, a: Member, b: Member, heirs: dict[str, Member]) 
     await eventually(lambda: _is_down(heir), 5)
     await heir.obeys(promote=contract.Promote(force=True, former_id=former))
     return (heir, b) if dead is a else (a, heir)
+
+
+@pytest.mark.parametrize(("version", "later"), [("8.0", "8.1"), ("8.1", "9.1"), ("9.1", "9.1")])
+async def test_marks_and_keys_of_open_slots_outlast_handovers_and_restarts(
+    folder: Path, version: str, later: str
+) -> None:
+    """As when both ends are upgraded meanwhile: by the marks alone clients find the keys that have arrived."""
+    async with formed(folder, shards=3, replicas=1, empty=1, version=version) as everyone:
+        source, target = everyone["a"], everyone["d"]
+        await fill(source, 20_000)
+        open_slots = frozenset(range(60))
+        await begin(source, target, open_slots, True)
+        await eventually(lambda: _has_begun(target), 10)
+        await source.obeys(cancel_migration=contract.CancelMigration())
+        for each in everyone.values():
+            await each.ask("CONFIG", "SET", "save", "3600 1")
+        for name in ("d", "a"):
+            former, heir = everyone[name], everyone[f"{name}1"]
+            await restarted(heir, later)
+            await eventually(lambda: agree(everyone.values()), 20)
+            await eventually(partial(promoted, heir, await former.id()), 30)
+            await eventually(lambda: agree(everyone.values()), 20)
+            await restarted(former, later)
+            await eventually(lambda: agree(everyone.values()), 20)
+        source, target = everyone["a1"], everyone["d1"]
+        assert {mark.slot for mark in (await source.view()).migrating} == open_slots
+        assert {mark.slot for mark in (await target.view()).importing} == open_slots
+        assert await source.ask("DBSIZE") + await target.ask("DBSIZE") == 20_000
+        await moved(source, target, open_slots, True)
+        assert await source.ask("DBSIZE") + await target.ask("DBSIZE") == 20_000
+
+
+async def promoted(heir: Member, former_id: str) -> bool:
+    """The others may not have heard it yet since its start."""
+    outcome = await heir.order(promote=contract.Promote(former_id=former_id))
+    return outcome.result == contract.RESULT_DONE
+
+
+async def restarted(member: Member, version: str) -> None:
+    await member.kill(signal.SIGTERM)
+    member.version = version
+    await member.start()
+
+
+class Unreachable:
+    """As while the file with the password is being replaced."""
+
+    async def connect(self) -> Connection:
+        raise FileNotFoundError("password")
+
+
+async def test_whatever_ends_a_migration_is_told_as_its_end() -> None:
+    """What is said to be under way for ever would never be begun again."""
+    moving = mover.Mover()
+    target = SeenMember("target", "127.0.0.1:6379@16379")
+    await moving.begin(Unreachable(), "source", target, {1, 2})
+    await eventually(lambda: not moving.is_under_way, 5)
+    (seen,) = moving.seen
+    assert seen.state == MigrationState.FAILED
+    assert "FileNotFoundError" in seen.message
+    await moving.begin(Unreachable(), "source", target, {1, 2})
+    assert moving.is_under_way
+    await moving.cancel()
 
 
 async def _is_down(member: Member) -> bool:

@@ -15,7 +15,8 @@ class Hurry:
 
     node: str
     ping_milliseconds: int = 100
-    node_timeout_milliseconds: int = 500
+    # None: it stays as it is.
+    node_timeout_milliseconds: int | None = 500
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,13 @@ def _hurry(seen: SeenCluster) -> tuple[Hurry, ...]:
     come too late would be taken for dead."""
     count = len(seen.nodes)
     ping, timeout = max(100, PING_PER_NODE * count), max(500, TIMEOUT_PER_NODE * count)
-    return tuple(Hurry(node.name, ping, timeout) for node, view in seen.answered if not view.is_hurrying)
+    # Its node timeout is by what an owner of slots judges others: a short one, where nothing is stored yet.
+    is_in_use = seen.is_formed or any(node.keys for node in seen.nodes)
+    return tuple(
+        Hurry(node.name, ping, None if is_in_use and view.own.slots else timeout)
+        for node, view in seen.answered
+        if not view.is_hurrying
+    )
 
 
 def _assign(seen: SeenCluster) -> Iterable[AssignSlots]:

@@ -108,6 +108,8 @@ class Resharding:
     troubles: tuple[str, ...] = ()
     # In how many seconds the first of these is begun again; None when none waits for that.
     again: float | None = None
+    # What is open cannot go on now, nothing else is on its way, and restarts may be what it waits for.
+    is_held: bool = False
 
     @property
     def remaining(self) -> int:
@@ -149,26 +151,37 @@ def plan(
         return Resharding(tuple(cancel), found, under_way)
     pauses = {shard: transfers.pause(shard) for shard in there}
     going = tuple(
-        action for move in under_way if not pauses[move.source] for action in transfers.next_of(move)
+        action
+        for move in under_way
+        if not pauses[move.source]
+        for action in transfers.next_of(move)
+        # Who may not get keys may have what has no more of them.
+        if isinstance(action, ClaimSlots) or not transfers.why_not(move)
     )
-    refusals = _refusals(found, transfers, is_stopped)
-    if is_stopped or found.too_small:
-        return Resharding(going, found, under_way, refusals)
+    begins_none = is_stopped or bool(found.too_small)
+    # Where nothing more is begun, only what is open is tried again.
+    tried = {move.source for move in under_way} if begins_none else there.keys()
+    troubles = tuple(transfers.troubles(tried))
+    again = min((pauses[shard] for shard in tried if pauses[shard]), default=None)
     may = [move for move in found.moves if not transfers.why_not(move) and not pauses[move.source]]
-    begun = [transfers.sized(move, loads[move.source]) for move in slots.may_begin(may, under_way)]
-    new = tuple(action for move in begun for action in transfers.first_of(move))
-    again = min((pause for pause in pauses.values() if pause), default=None)
-    return Resharding((*going, *new), found, under_way, refusals, tuple(transfers.troubles()), again)
+    chosen = () if begins_none else slots.may_begin(may, under_way)
+    begun = [transfers.sized(move, loads[move.source]) for move in chosen]
+    actions = (*going, *(action for move in begun for action in transfers.first_of(move)))
+    is_held = not actions and transfers.are_held(under_way)
+    refusals = _refusals(found, transfers, is_stopped, under_way)
+    return Resharding(actions, found, under_way, refusals, troubles, again, is_held)
 
 
-def _refusals(found: SlotPlan, transfers: _Transfers, is_stopped: bool) -> tuple[Refusal, ...]:
+def _refusals(
+    found: SlotPlan, transfers: _Transfers, is_stopped: bool, under_way: Iterable[Move]
+) -> tuple[Refusal, ...]:
     if is_stopped:
         why = f"a person has stopped it, and {found.remaining} slots have not moved: {GO_ON}"
-        return (_refused(BY_HAND, why),) if found.moves else ()
+        return (*((_refused(BY_HAND, why),) if found.moves else ()), *transfers.against(under_way))
     if found.too_small:
-        return tuple(_refused(Guard.EVERY_TARGET_HAS_ROOM, why) for why in found.too_small)
-    against = sorted({why for move in found.moves if (why := transfers.why_not(move))})
-    return tuple(_refused(Guard.SLOTS_DO_NOT_GO_TO_AN_OLDER_SERVER, why) for why in against)
+        too_small = (_refused(Guard.EVERY_TARGET_HAS_ROOM, why) for why in found.too_small)
+        return (*too_small, *transfers.against(under_way))
+    return transfers.against((*under_way, *found.moves))
 
 
 def _without_primary(shards: Iterable[int]) -> str:
@@ -212,13 +225,26 @@ class _Transfers:
         is_older = self.versions.get(target.name, 0) < self.versions.get(source.name, 0)
         return f"{target.name} is older than {source.name}: finish the upgrade first" if is_older else ""
 
-    def troubles(self) -> Iterable[str]:
-        for shard, node in self.primaries.items():
+    def against(self, moves: Iterable[Move]) -> tuple[Refusal, ...]:
+        against = sorted({why for move in moves if (why := self.why_not(move))})
+        return tuple(_refused(Guard.SLOTS_DO_NOT_GO_TO_AN_OLDER_SERVER, why) for why in against)
+
+    def are_held(self, under_way: Collection[Move]) -> bool:
+        """All of them are open, and none can go on before its source is tried again, or its target is another one."""
+        begun = (MigrationState.UNDER_WAY, MigrationState.EMPTIED)
+        states = {each.state for node in self.primaries.values() for each in _view(node).migrations}
+        cannot = all(self.pause(move.source) or self.why_not(move) for move in under_way)
+        return bool(under_way) and cannot and states.isdisjoint(begun)
+
+    def troubles(self, shards: Collection[int]) -> Iterable[str]:
+        """Nothing in them counts down: who reads the status later reads it all the same."""
+        for shard in sorted(shards):
             failed = self._failed(shard)
             if failed:
-                pause = self.pause(shard)
-                again = f", begun again in {pause:.0f} s" if pause else ""
-                yield f"{node.name} could not move slots ({len(failed)} times{again}): {failed[0].message}"
+                yield (
+                    f"{self.primaries[shard].name} could not move slots ({len(failed)} times, tried again within a "
+                    f"minute): {failed[0].message}"
+                )
 
     def pause(self, shard: int) -> float:
         """How long this source is still left alone: longer with each failure that follows another."""

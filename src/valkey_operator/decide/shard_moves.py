@@ -19,18 +19,24 @@ LOOK_SELDOM = 1.0
 HELD_BACK = 10.0
 
 
-def plan(seen: SeenSharded) -> ClusterStep:
+def find(seen: SeenSharded) -> Resharding:
     wished = range(seen.wish.shards)
     loads = {shard: _load(seen, shard) for shard in {*seen.cluster.shards, *wished}}
     versions = {each.name: each.major_version for each in seen.nodes}
-    found = resharding.plan(seen.cluster, wished, loads, versions, seen.wish.is_stopped)
+    return resharding.plan(seen.cluster, wished, loads, versions, seen.wish.is_stopped)
+
+
+def step(seen: SeenSharded, found: Resharding) -> ClusterStep:
     if found.is_done:
         return ClusterStep()
     stages = (found.actions,) if found.actions else ()
     if not found.actions and not found.under_way and found.again is None:
         return ClusterStep(waits=_held_back(found), refusals=found.refusals)
-    sentences = (_step(found), *found.troubles)
-    again = LOOK_AGAIN if found.actions or found.again is None else min(found.again, LOOK_SELDOM)
+    sentences = (_sentence(found), *found.troubles)
+    if found.actions or (found.again is None and not found.is_held):
+        again = LOOK_AGAIN
+    else:
+        again = HELD_BACK if found.again is None else min(found.again, LOOK_SELDOM)
     progress = after(seen.progress, found.remaining)
     doing = Doing(SCALING, "; ".join(sentences), progress.done, progress.total)
     return ClusterStep(stages, (Wait("; ".join(sentences), again),), found.refusals, doing)
@@ -48,7 +54,7 @@ def _held_back(found: Resharding) -> tuple[Wait, ...]:
     return tuple(Wait(each.why, HELD_BACK) for each in found.refusals[:1] if each.guard != resharding.BY_HAND)
 
 
-def _step(found: Resharding) -> str:
+def _sentence(found: Resharding) -> str:
     moving = [*found.under_way, *found.plan.moves]
     left = f"{found.remaining} slots ({size_text(coarse(found.remaining_bytes))}) are still to move"
     return f"{left}; now {moving[0]}" if moving else left

@@ -245,7 +245,7 @@ def _who_is_silent(seen: SeenSharded, shard: int, silent: list[ShardNode]) -> st
         )
     return (
         f"{names} of shard {shard} does not answer, and may be in office or have newer data: it is waited for; if it "
-        f"is lost for good, its machine{_machines(may_run)} must be deleted or tainted "
+        f"is lost for good, its machine{machines_of(may_run)} must be deleted or tainted "
         f"node.kubernetes.io/out-of-service, or {annotation} be set"
     )
 
@@ -378,7 +378,7 @@ def _refuse(seen: SeenSharded, unproven: list[SeenMember]) -> ClusterStep:
     if returning:
         return ClusterStep(waits=(Wait(f"{', '.join(returning)} is about to return"),))
     names = ", ".join(sorted(_name_of(seen, each) for each in unproven))
-    machines = _machines(_node_of(seen, each.id) for each in unproven)
+    machines = machines_of(_node_of(seen, each.id) for each in unproven)
     numbers = ",".join(
         str(shard) for shard in sorted({shard for shard in shards.values() if shard is not None})
     )
@@ -400,7 +400,7 @@ def _may_return(node: ShardNode | None) -> bool:
     return node.is_heard or (not pod.has_run and (pod.is_placed or pod.unplaced_for < UNPLACED))
 
 
-def _machines(nodes: Iterable[ShardNode | None]) -> str:
+def machines_of(nodes: Iterable[ShardNode | None]) -> str:
     names = sorted({node.machine for node in nodes if node is not None and node.machine})
     return f" ({', '.join(names)})" if names else ""
 

@@ -1,7 +1,8 @@
 """A cluster: what to do now, in this order. Pure; the next look goes on from what it sees.
 
-Nodes are made all at once. A dead primary is replaced first. Then the nodes are made one cluster, or brought back into
-it; only when they agree is anything else done: nodes removed, slots moved, pods restarted.
+Nodes are made all at once. A dead primary is replaced first, and what is not wanted any more and never began is taken
+back. Then the nodes are made one cluster, or brought back into it; only when they agree is anything else done: nodes
+removed, slots moved, pods restarted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from valkey_operator.decide import (
 from valkey_operator.decide.actions import Doing, Refusal, Wait
 from valkey_operator.decide.cluster_actions import ClusterAction, ClusterStep, MakeNode, RemoveNode
 from valkey_operator.decide.cluster_report import ClusterReport, report
+from valkey_operator.decide.shard_succession import machines_of
 from valkey_operator.model.cluster import ClusterView, MigrationState, as_text
 from valkey_operator.model.sharded import SeenSharded, ShardNode
 
@@ -98,11 +100,14 @@ def _step(seen: SeenSharded) -> ClusterStep:
     if not seen.wish.replicas:
         stopped = _suspend(seen)
         return stopped + _kept_together(seen) if stopped.refusals else stopped
-    made = _make(seen)
+    made, unmade = _make(seen), _take_back(seen)
     if not seen.is_formed and (made.actions or made.waits):
-        return made  # slots are shared out among all shards, or not at all
+        return made + unmade  # slots are shared out among all shards, or not at all
     urgent = shard_succession.plan(seen)
     if urgent.actions:
+        return made + urgent
+    made += unmade
+    if unmade.actions:
         return made + urgent
     if awaited := formation.awaited(seen.cluster):
         return made + urgent + ClusterStep(waits=(Wait(f"{', '.join(awaited)}: no answer", 1.0),))
@@ -132,14 +137,16 @@ def _still(seen: SeenSharded, step: ClusterStep) -> ClusterStep:
 
 
 def _in_good_order(seen: SeenSharded) -> ClusterStep:
-    """One operation at a time, in this order of weight. Moves that are held back may wait for the very restarts."""
+    """One operation at a time, in this order of weight. Moves that are held back may wait for the very restarts; so may
+    open slots, whose marks and keys outlast them."""
     for operation in (shard_failover.switch_over, _remove):
         found = operation(seen)
         if found.actions or found.waits or found.refusals:
             return _still(seen, found)
-    moves = shard_moves.plan(seen)
+    found_moves = shard_moves.find(seen)
+    moves = shard_moves.step(seen, found_moves)
     if moves.doing is not None:
-        return _still(seen, moves)
+        return _still(seen, shard_roll.plan(seen) + moves if found_moves.is_held else moves)
     held = ClusterStep() if moves.waits or moves.refusals else _held(seen)
     return moves + held + shard_roll.plan(seen)
 
@@ -162,10 +169,58 @@ def _make(seen: SeenSharded) -> ClusterStep:
     return ClusterStep((tuple(map(MakeNode, missing)),) if missing else (), waits, doing=doing)
 
 
+def _take_back(seen: SeenSharded) -> ClusterStep:
+    """What is not wanted any more and has never begun, or was replaced and cannot run any more, may never answer, and
+    nothing else would be done before it does."""
+    silent = [each for each in _surplus(seen) if each.node.view is None]
+    rest = replace(seen, nodes=tuple(each for each in seen.nodes if each not in silent))
+    needed = wanted_names(rest)  # whoever has the only data of its slots would be made again
+    unneeded = [each for each in silent if each.name not in needed]
+    all_others_answer = len(rest.cluster.answered) == len(rest.cluster.nodes) > 0
+    removed = [
+        each for each in unneeded if _never_began(each) and (all_others_answer or not each.node.may_hold_data)
+    ]
+    if all_others_answer:
+        replaced = [each for each in unneeded if _is_replaced(seen, each)]
+        removed += [each for each in replaced if each.node.id in seen.gone and not each.may_run_elsewhere]
+    else:
+        replaced = []
+    lost = [each for each in replaced if each not in removed]
+    names = ", ".join(each.name for each in removed)
+    doing = Doing(SCALING, f"{names} is removed") if removed and seen.is_formed else None
+    stages = (tuple(RemoveNode(each.name) for each in removed),) if removed else ()
+    return ClusterStep(stages, (Wait(_way_out(lost), 1.0),) if lost else (), doing=doing)
+
+
+def _never_began(each: ShardNode) -> bool:
+    """No server of this node has ever said who it is, and none runs; its volume stays, with what it may have."""
+    runs_none = each.pod is None or not each.pod.has_run or each.is_dead
+    return runs_none and not each.node.id and not each.may_run_elsewhere
+
+
+def _is_replaced(seen: SeenSharded, each: ShardNode) -> bool:
+    """One that ran: another of its shard is in office."""
+    primary = seen.primary_of(each.node.shard)
+    return (
+        bool(each.node.id) and primary is not None and primary is not each and primary.node.view is not None
+    )
+
+
+def _way_out(lost: list[ShardNode]) -> str:
+    return (
+        f"{', '.join(each.name for each in lost)} is to be removed, and does not answer: it is waited for; if it is "
+        f"lost for good, its machine{machines_of(lost)} must be deleted or tainted node.kubernetes.io/out-of-service"
+    )
+
+
+def _surplus(seen: SeenSharded) -> list[ShardNode]:
+    wanted = wanted_names(seen)
+    return [each for each in seen.nodes if each.name not in wanted and not each.is_being_deleted]
+
+
 def _remove(seen: SeenSharded) -> ClusterStep:
     """What is too many: an owner of slots hands over first; a shard goes when it owns nothing."""
-    wanted = wanted_names(seen)
-    surplus = [each for each in seen.nodes if each.name not in wanted and not each.is_being_deleted]
+    surplus = _surplus(seen)
     going = [each for each in seen.nodes if each.is_being_deleted]
     if going:
         names = ", ".join(sorted(each.name for each in going))

@@ -225,7 +225,8 @@ def _timers(action: do.Hurry | do.EndHurry) -> contract.Hurry:
     return contract.Hurry(
         milliseconds=HURRY,
         ping_milliseconds=action.ping_milliseconds,
-        node_timeout_milliseconds=action.node_timeout_milliseconds,
+        node_timeout_milliseconds=action.node_timeout_milliseconds or 0,
+        keeps_node_timeout=action.node_timeout_milliseconds is None,
     )
 
 

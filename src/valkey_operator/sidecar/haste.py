@@ -39,9 +39,10 @@ class Haste:
         self._ends_at = 0.0
 
     async def begin(self, server: Server, wished: contract.Hurry) -> None:
-        """The node timeout stays where there are keys: a short one would fail over for a hiccup."""
+        """The node timeout stays where there are keys, and where this server votes on others that have some: a short
+        one would fail over for a hiccup."""
         quick: list[str | int] = [PING_INTERVAL, wished.ping_milliseconds or QUICK_PING]
-        if not await server.keys():
+        if not (wished.keeps_node_timeout or await server.keys()):
             quick += [NODE_TIMEOUT, wished.node_timeout_milliseconds or QUICK_TIMEOUT]
         self._ends_at = asyncio.get_running_loop().time() + min(wished.milliseconds / 1000, LONGEST)
         await server.call("CONFIG", "SET", *quick)

@@ -104,6 +104,11 @@ class Mover:
         except (Refused, Silent, Failure) as error:
             log.warning("slots are not moved: %s", error)
             self._note(MigrationState.FAILED, str(error))
+        except Exception as error:
+            # What is said to be under way is waited for: whatever ends this must be told as its end.
+            log.exception("slots are not moved")
+            kind = type(error).__name__
+            self._note(MigrationState.FAILED, f"the sidecar itself failed ({kind}), and its log says how")
         else:
             self._note(MigrationState.DONE)
 

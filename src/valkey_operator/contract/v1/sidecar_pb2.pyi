@@ -561,14 +561,16 @@ class ClaimSlots(_message.Message):
     def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., from_node_id: _Optional[str] = ..., from_node: _Optional[str] = ...) -> None: ...
 
 class Hurry(_message.Message):
-    __slots__ = ("milliseconds", "ping_milliseconds", "node_timeout_milliseconds")
+    __slots__ = ("milliseconds", "ping_milliseconds", "node_timeout_milliseconds", "keeps_node_timeout")
     MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     PING_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
     NODE_TIMEOUT_MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_NODE_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     milliseconds: int
     ping_milliseconds: int
     node_timeout_milliseconds: int
-    def __init__(self, milliseconds: _Optional[int] = ..., ping_milliseconds: _Optional[int] = ..., node_timeout_milliseconds: _Optional[int] = ...) -> None: ...
+    keeps_node_timeout: bool
+    def __init__(self, milliseconds: _Optional[int] = ..., ping_milliseconds: _Optional[int] = ..., node_timeout_milliseconds: _Optional[int] = ..., keeps_node_timeout: _Optional[bool] = ...) -> None: ...
 
 class DumpFunctions(_message.Message):
     __slots__ = ()
