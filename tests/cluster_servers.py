@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.caches import eventually
+from tests.ports import free_port
 from tests.server_programs import server_command
 from tests.unit.test_sidecar_orders import Pod
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
@@ -65,7 +65,7 @@ class Member(Pod):
 
     async def start(self, *, moved: bool = False) -> None:
         if moved or not self.port:
-            self.port, self.bus = free_ports()
+            self.port, self.bus = free_port(), free_port()
         socket_file = self.folder / "s"
         socket_file.unlink(missing_ok=True)
         own = f"port {self.port}\ncluster-port {self.bus}\ncluster-announce-ip {HOST}\ndir {self.folder}\n"
@@ -165,22 +165,6 @@ async def _accepts(socket_file: Path) -> bool:
         return False
     connection.close()
     return True
-
-
-_GIVEN: set[int] = set()
-
-
-def free_ports() -> tuple[int, int]:
-    """Below those that the system gives to connections by itself."""
-    chosen: list[int] = []
-    while len(chosen) < 2:
-        port = random.randrange(12000, 32000)  # noqa: S311
-        with socket.socket() as tried, contextlib.suppress(OSError):
-            tried.bind((HOST, port))
-            if port not in _GIVEN:
-                _GIVEN.add(port)
-                chosen.append(port)
-    return chosen[0], chosen[1]
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,6 +17,7 @@ from typing import Any
 from tests.caches import eventually
 from tests.mtls import ISSUING, material, node
 from tests.pki import OPERATOR, SCOPE
+from tests.ports import free_port
 from tests.server_programs import server_command
 from valkey_operator.contract.channel import answered, opened
 from valkey_operator.contract.heartbeat import Address
@@ -191,7 +191,7 @@ async def running(
 ) -> AsyncIterator[list[Node]]:
     """The first is primary in epoch 1, the others follow it; all are in sync."""
     names = [f"cache-0-{number}" for number in range(count)]
-    servers, sidecars = _ports(names), _ports(names)
+    servers, sidecars = ({name: free_port() for name in names} for _ in range(2))
     nodes = []
     for name in names:
         place = folder / name[-1]
@@ -212,12 +212,6 @@ async def running(
     finally:
         await asyncio.gather(*(each.end() for each in nodes))
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _ports(names: list[str]) -> dict[str, int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in names]
-        return {name: each.getsockname()[1] for name, each in zip(names, sockets, strict=True)}
 
 
 class Writer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 from aiohttp import web
 
 from tests.caches import eventually, running
+from tests.ports import free_port
 from valkey_operator.api.foreign import ADVICE
 from valkey_operator.operator import main
 from valkey_operator.operator.own_kinds import Discovery, Served, reason
@@ -71,13 +71,6 @@ async def served(api: Api) -> AsyncIterator[str]:
     await site.start()
     yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     await runner.cleanup()
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 async def test_an_operator_beside_another_says_so_and_touches_nothing(

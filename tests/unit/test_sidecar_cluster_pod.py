@@ -14,8 +14,9 @@ import pytest
 
 from tests import replicas
 from tests.caches import eventually
-from tests.cluster_servers import free_ports, ranges
+from tests.cluster_servers import ranges
 from tests.pki import SCOPE
+from tests.ports import free_port
 from tests.replicas import CONFIG, HOST, OPERATORS, Node, Settings, mount_record
 from valkey_operator.contract.channel import answered, opened
 from valkey_operator.contract.heartbeat import Address
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def running(folder: Path, version: str, count: int) -> AsyncIterator[list[Node]]:
     names = [f"cache-0-{number}" for number in range(count)]
-    ports = {name: (*free_ports(), free_ports()[0]) for name in names}
+    ports = {name: (free_port(), free_port(), free_port()) for name in names}
     nodes = []
     for name in names:
         place = folder / name[-1]
