@@ -52,12 +52,21 @@ SENTENCE = f"{NAME}: {ADVICE}"
 
 
 def await_served(cluster: Cluster) -> None:
-    """A new CRD has no conditions at all for a moment, at which `kubectl wait` and its JSON paths end with an error."""
+    """A new CRD has no conditions at all for a moment, at which `kubectl wait` and its JSON paths end with an error. And
+    one that is deleted before anybody has asked for its objects may never end: its storage is made with the first
+    question, which is the API server's own then, and which is not asked again where that has failed."""
 
     def is_served() -> bool:
         found = json.loads(cluster.kubectl("get", "crd", NAME, "--output=json"))
         conditions = found["status"].get("conditions") or []
-        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+        if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return False
+        try:
+            cluster.kubectl("get", "--raw", f"/apis/{GROUP}/{VERSION}/{RESOURCE.plural}")
+        except CommandFailed as error:
+            assert "the server could not find" in str(error) or "initializing" in str(error), error
+            return False
+        return True
 
     waiting.until(is_served, f"{NAME} being served", 60)
 
