@@ -49,12 +49,15 @@ FOREIGN = {
     },
 }  # fmt: skip
 SENTENCE = f"{NAME}: {ADVICE}"
+NOT_YET = ("the server could not find", "storage is (re)initializing")
 
 
 def await_served(cluster: Cluster) -> None:
-    """A new CRD has no conditions at all for a moment, at which `kubectl wait` and its JSON paths end with an error. And
-    one that is deleted before anybody has asked for its objects may never end: its storage is made with the first
-    question, which is the API server's own then, and which is not asked again where that has failed."""
+    """A new CRD has no conditions at all for a moment, at which `kubectl wait` and its JSON paths end with an error.
+
+    And one that is deleted before anybody has asked for its objects may never end: its storage is made with the first
+    question, which is the API server's own then, and which is not asked again where that has failed.
+    """
 
     def is_served() -> bool:
         found = json.loads(cluster.kubectl("get", "crd", NAME, "--output=json"))
@@ -64,7 +67,8 @@ def await_served(cluster: Cluster) -> None:
         try:
             cluster.kubectl("get", "--raw", f"/apis/{GROUP}/{VERSION}/{RESOURCE.plural}")
         except CommandFailed as error:
-            assert "the server could not find" in str(error) or "initializing" in str(error), error
+            if not any(sentence in str(error) for sentence in NOT_YET):
+                raise
             return False
         return True
 
