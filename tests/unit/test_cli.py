@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+from tests.command_line import typed
 from valkey_operator.cli import completion, main
 from valkey_operator.cli.command import Command
 
@@ -95,11 +96,7 @@ def said(server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, question: l
         "contexts": [{"name": "here", "context": {"cluster": "here"}}],
     }
     (folder / "config").write_text(yaml.safe_dump(content))
-    asked = ["kubectl-valkey", *question, "--kubeconfig", str(folder / "config")]
-    monkeypatch.setattr(sys, "argv", asked)
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    return str(ended.value.code)
+    return str(typed(monkeypatch, *question, "--kubeconfig", str(folder / "config")))
 
 
 @pytest.mark.parametrize("question", ASKED)

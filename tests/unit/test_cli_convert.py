@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from valkey_operator.cli import main
+from tests.command_line import typed
 
 DRAFT = """\
 apiVersion: valkey.io/v1alpha1
@@ -31,11 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str:
     """The exit code, or the sentence that ends it with 1."""
-    monkeypatch.setattr(sys, "argv", ["kubectl-valkey", "convert", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main.main()
-    assert ended.value.code is not None
-    return ended.value.code
+    return typed(monkeypatch, "convert", *arguments)
 
 
 def coming_in(content: bytes) -> io.TextIOWrapper:

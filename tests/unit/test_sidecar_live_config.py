@@ -338,4 +338,4 @@ async def test_what_needed_a_restart_and_is_taken_back_needs_none_and_is_told(fo
         assert (seen.mounted, list(seen.needs_restart)) == (wrong, ["loadmodule"])
         await eventually(lambda: node.pod.observe().configuration.mounted == back, 10)
         assert not node.pod.observe().configuration.needs_restart
-        assert node.told.count("KIND_CONFIG_CHANGED") == told + 1
+        await eventually(lambda: node.told.count("KIND_CONFIG_CHANGED") == told + 1)
