@@ -166,6 +166,17 @@ def test_of_two_pods_of_one_node_one_has_the_volume(tmp_path: Path) -> None:
     assert second.lock()
 
 
+def test_a_lock_of_our_own_may_have_the_number_of_the_supervisors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_one = os.open(tmp_path, os.O_RDONLY)
+    os.close(next_one)
+    monkeypatch.setattr("valkey_operator.sidecar.disk.LOCK", next_one)
+    volume = Volume(tmp_path)
+    assert volume.lock()
+    assert volume._lock == next_one
+
+
 TAKE_AND_END = """
 import pathlib, sys
 from valkey_operator.sidecar.disk import Volume

@@ -187,7 +187,7 @@ def _inherited(file: Path) -> int:
     """The supervisor's descriptor, or one of our own where there is no supervisor."""
     own = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        is_same = os.path.sameopenfile(LOCK, own)
+        is_same = own != LOCK and os.path.sameopenfile(LOCK, own)
     except OSError:
         is_same = False
     if not is_same:
