@@ -281,7 +281,7 @@ class TestProofOfDeath:
         under_way = change(2, A, B, Why.SERVER_DIED, planned=False)
         behind = node(B, replica(10, link_is_up=False))
         found = planned(three(b=behind, record=Record(2, B), last_failover=under_way))
-        assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+        assert recorded(found) == (3, A, Why.HANDED_BACK, False)
 
     @pytest.mark.parametrize(
         ("reason", "feared", "lost"),
@@ -463,7 +463,7 @@ class TestWithoutProof:
         under_way = change(2, A, B, Why.UNREACHABLE, planned=False)
         noted = node(B, replica(link_is_up=False), 2, B)
         found = planned(three(b=noted, record=Record(2, B), last_failover=under_way))
-        assert recorded(found) == (3, A, Why.HANDED_BACK, True)
+        assert recorded(found) == (3, A, Why.HANDED_BACK, False)
 
     @pytest.mark.parametrize(
         ("b", "wish", "is_back"),

@@ -173,7 +173,9 @@ def _bring_to_the_record(seen: SeenInstance, primary: SeenNode, rival: SeenNode,
         why = succession.an_empty_node_never_leads_a_full_one(seen, rival)
         if why:
             return wait(why)
-        return succession.record(seen, rival, Why.HANDED_BACK, primary.name, planned=True)
+        return succession.record(
+            seen, rival, Why.HANDED_BACK, primary.name, planned=is_planned(seen), took_no_write=True
+        )
     return wait(f"{primary.name} is recorded as primary and does not say what it is")
 
 

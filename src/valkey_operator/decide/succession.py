@@ -50,9 +50,11 @@ def record(
     *,
     planned: bool,
     counted_on: tuple[str, ...] | None = None,
+    took_no_write: bool = False,
 ) -> Step:
     """A new epoch for `to`. Those the former primary counts on stay known until the new one is in office."""
-    lost = NOTHING_LOST if planned else loss(seen.node(former), to, writes_on=reason == Why.UNREACHABLE)
+    is_safe = planned or took_no_write
+    lost = NOTHING_LOST if is_safe else loss(seen.node(former), to, writes_on=reason == Why.UNREACHABLE)
     lost = _with_what_was_lost_before(seen, to, lost)
     known = seen.promotable if counted_on is None else counted_on
     kept = known if to.name in known else ()
