@@ -13,7 +13,7 @@ EXPORTER = "valkey-operator-exporter"
 RULES = {
     SIDECAR: (
         "+ping +hello +auth +info +role +wait +waitaof +shutdown +save +bgsave +lastsave +bgrewriteaof "
-        "+replicaof +failover +dbsize +select +client +config +acl +cluster +slowlog +latency +memory "
+        "+replicaof +replconf +failover +dbsize +select +client +config +acl +cluster +slowlog +latency +memory "
         "+command +readonly +module|list +eval_ro +script|kill +function|kill +function|dump +function|restore "
         # Key by key slots are moved by the server itself, at this command; it shows nothing of what is in the keys.
         "(+migrate ~*)"

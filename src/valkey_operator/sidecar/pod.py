@@ -118,6 +118,7 @@ class Pod:
         self._config = LiveConfig(settings)
         self._log_mode = LogMode(self._volume)
         self._noted_in_memory = files.noted_record(settings)
+        self._last_told: Mapping[str, Any] = {}
         self._is_asked = False
         self._is_allowed = False
         self._failed_starts = 0
@@ -354,10 +355,10 @@ class Pod:
         return max(self._volume.record, self._noted_in_memory, record, key=lambda each: each.epoch)
 
     def _told(self) -> Mapping[str, Any]:
-        try:
-            return parsed(self._settings.config, "record.json", json.loads)
-        except FileNotFoundError:
-            return {}
+        """A file that is being replaced at this moment is not gone: without it this node would think it is alone."""
+        with contextlib.suppress(FileNotFoundError):
+            self._last_told = parsed(self._settings.config, "record.json", json.loads)
+        return self._last_told
 
     def note_record(self, record: Record) -> None:
         """On a full volume there is no room for it, and a shard must not be without a primary for that: in memory it

@@ -14,12 +14,15 @@ from valkey_operator.model.cluster import ClusterView
 from valkey_operator.sidecar import modules
 from valkey_operator.sidecar.fence import FENCE
 from valkey_operator.sidecar.process import ServerProcess
+from valkey_operator.sidecar.stream import WORD, Stream
 from valkey_operator.valkey import cluster, info
 from valkey_operator.valkey.connection import LIMIT, Connection, Ended, Refused, Silent
 
 PERIOD = 1.0
 # Right after its start it is asked more often: a node is usable when it answers, not when a period ends.
 EAGER = 0.02
+# A replica is not in sync before what is written reaches it.
+SOON = 0.1
 # For somebody who wants to know it at this moment.
 AT_ONCE = 1.0
 # Between the end of its connections and the end of its process.
@@ -61,6 +64,7 @@ class LivingServer:
         self.has_served = False
         # Known once it has loaded: they do not change while it runs.
         self.modules: tuple[str, ...] = ()
+        self._stream = Stream()
         self._socket, self._user, self._passwords = socket, user, passwords
         self._connection: Connection | None = None
         # Whoever watched it has ended, and closes no connection any more.
@@ -75,15 +79,30 @@ class LivingServer:
         try:
             while not self.process.has_ended:
                 await self.look()
+                await self._begin_stream()
                 if self._follow is not None:
                     await self._follow(self)
                 self.has_served = self.has_served or self.is_settled
-                await asyncio.wait({ended}, timeout=PERIOD if self.is_settled else EAGER)
+                await asyncio.wait({ended}, timeout=self._pause())
         finally:
             ended.cancel()
             self.info = self.cluster = None
             self._is_left = True
             self._disconnect()
+
+    def _pause(self) -> float:
+        if not self.is_settled:
+            return EAGER
+        return SOON if self._stream.is_near else PERIOD
+
+    async def _begin_stream(self) -> None:
+        self._stream.see(self.info)
+        if not self._stream.needs_word:
+            return
+        try:
+            await (await self._open()).tell(*WORD)
+        except (Silent, Refused) as error:
+            log.debug("the replica says its word only by itself: %s", error)
 
     @property
     def is_settled(self) -> bool:

@@ -85,6 +85,18 @@ class Connection:
                 self.close()  # an answer may be on its way that nobody waits for
                 raise
 
+    async def tell(self, *words: Word) -> None:
+        """What gets no answer; a refusal would: nothing else can be asked on this connection afterwards."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(LIMIT):
+                    self._writer.write(_encode(words))
+                    await self._writer.drain()
+            except (OSError, TimeoutError) as error:
+                raise Silent(f"{_named([words])}: {str(error) or 'not taken in time'}") from None
+            finally:
+                self.close()
+
     async def _answer(self) -> Any:
         while (answer := self._parser.gets()) is False:
             content = await self._reader.read(CHUNK)
