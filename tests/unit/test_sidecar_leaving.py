@@ -87,6 +87,18 @@ async def test_without_the_operator_a_primary_whose_data_is_on_disk_comes_back_a
         assert a.pod.observe().gate.opened_by == "a_complete_primary_may_start"
 
 
+async def test_a_primary_that_does_not_answer_as_it_is_stopped_hands_over_all_the_same(folder: Path) -> None:
+    """A command that takes longer than a look has patience for."""
+    async with running(folder, config=f"{CONFIG}enable-debug-command local\n") as (a, b):
+        busy = await a.connect()
+        sleeping = asyncio.create_task(busy.call("DEBUG", "SLEEP", "1.5"))
+        await asyncio.sleep(0.1)
+        assert await left(a) < 8
+        assert await sleeping == "OK"
+        busy.close()
+        assert await b.role() == "master"
+
+
 async def test_a_replica_stops_at_once(folder: Path) -> None:
     async with running(folder) as (a, b):
         b.heard_at = time.monotonic() + 60

@@ -14,7 +14,7 @@ from tests.server_programs import server_command
 from valkey_operator.sidecar import server
 from valkey_operator.sidecar.process import ServerProcess
 from valkey_operator.sidecar.server import LivingServer
-from valkey_operator.valkey.connection import Silent
+from valkey_operator.valkey.connection import Connection, Ended, Silent
 
 VERSIONS = ["8.0", "8.1", "9.1"]
 Treat = Callable[[asyncio.StreamWriter, ServerProcess], None]
@@ -207,3 +207,22 @@ async def test_a_process_that_has_ended_and_was_not_asked_after_is_no_server() -
     if held is not None:
         await asyncio.wait_for(held.end(), 5)
     assert ServerProcess.hold(program.pid) is None
+
+
+async def test_a_question_behind_one_that_was_given_up_was_not_answered(tmp_path: Path) -> None:
+    """`Ended` would be taken for a yes of a server that shuts down, or that loads its users."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_unix_server(listen, str(tmp_path / "s"))
+    connection = await Connection.open(tmp_path / "s")
+    first = asyncio.create_task(connection.call("INFO", limit=0.1))
+    second = asyncio.create_task(connection.call("ACL", "LOAD", limit=5))
+    with pytest.raises(Silent, match="no answer in time"):
+        await first
+    with pytest.raises(Silent, match="closed before it could be asked") as found:
+        await second
+    assert not isinstance(found.value, Ended)
+    listening.close()

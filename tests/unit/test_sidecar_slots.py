@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests import cluster_servers
 from tests.caches import eventually
 from tests.cluster_servers import (
     Member,
     agree,
     fill,
     formed,
+    key_slot,
     ranges,
     ranges_of,
     read,
@@ -400,6 +402,53 @@ async def test_slots_go_from_an_older_server_to_a_newer_one(folder: Path) -> Non
         async with writing(everyone, 500) as writer:
             await moved(a, b, FEW, True)
         assert await writer.lost() == []
+
+
+async def test_key_by_key_a_target_that_hangs_does_not_silence_the_source(folder: Path) -> None:
+    """For the patience that one command has, whatever is on its way: here a second for each of a dozen slots."""
+    async with formed(folder, shards=2, version="8.1") as everyone:
+        a, b = everyone.values()
+        await fill(a, 20_000)
+        few = frozenset(range(12))
+        target = await b.id()
+        await b.obeys(import_slots=contract.ImportSlots(slots=ranges_of(few), from_node_id=await a.id()))
+        client = await Connection.open(a.folder / "s")
+        assert b.process is not None
+        b.process.send_signal(signal.SIGSTOP)
+        order = contract.MigrateSlots(slots=ranges_of(few), to_node_id=target, key_by_key=True)
+        await a.obeys(migrate_slots=order)
+        longest = 0.0
+        while a.mover.is_under_way:
+            begun = time.monotonic()
+            await client.call("PING", limit=60)
+            longest = max(longest, time.monotonic() - begun)
+            await asyncio.sleep(0.01)
+        b.process.send_signal(signal.SIGCONT)
+        client.close()
+        assert await last_state(a) == FAILED
+        assert longest < 6
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+async def test_keys_of_all_databases_arrive(
+    folder: Path, by_key: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_servers, "CONFIG", f"{cluster_servers.CONFIG}cluster-databases 3\n")
+    async with formed(folder, shards=2) as everyone:
+        a, b = everyone.values()
+        assert a.living is not None
+        assert b.living is not None
+        key = next(each for each in map(str, range(100_000)) if key_slot(each) in FEW)
+        source, target = await a.living.connect(), await b.living.connect()
+        for number in range(3):
+            await source.call("SELECT", number)
+            assert await source.call("SET", key, f"in {number}") == b"OK"
+        await moved(a, b, FEW, by_key)
+        for number in range(3):
+            await target.call("SELECT", number)
+            assert await target.call("GET", key) == f"in {number}".encode()
+        source.close()
+        target.close()
 
 
 async def test_the_sidecar_goes_on_with_its_other_work_while_slots_move(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from valkey_operator.contract.channel import Unanswered, answered
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
+from valkey_operator.sidecar.cluster_gate import record_of
 from valkey_operator.sidecar.members import Members
 from valkey_operator.sidecar.server import LivingServer
 
@@ -47,7 +48,7 @@ class ClusterLeaving:
     async def leave_office(self) -> None:
         """Returns when this node owns nothing any more, or when nothing more can be done about it."""
         ends, why = time.monotonic() + LIMIT, "no replica is in sync"
-        while (own := await self._owner_id()) and time.monotonic() < ends:
+        while (own := await self._owner_id(ends)) and time.monotonic() < ends:
             async with self._pod.turn:
                 seen = await self._pod.members.observed(sorted(self._pod.others))
                 to = choose(seen, own)
@@ -62,12 +63,20 @@ class ClusterLeaving:
         if own:
             log.warning("stops as an owner of slots: %s", why)
 
-    async def _owner_id(self) -> str:
-        """The server's id while it owns slots."""
+    async def successors(self) -> tuple[str, ...]:
+        """Who has been elected in place of a server that does not answer: what it holds is what counts."""
+        seen = await self._pod.members.observed(sorted(self._pod.others))
+        return tuple(sorted(name for name, each in seen.items() if record_of(each).primary))
+
+    async def _owner_id(self, ends: float) -> str:
+        """The server's id while it owns slots. One that is busy and does not answer at once may own some."""
         server = self._pod.running_server()
         if server is None:
             return ""
         await server.look_now()
+        while server.info is None and not server.process.has_ended and time.monotonic() < ends:
+            await asyncio.sleep(AGAIN)
+            await server.look_now()
         view = server.cluster
         return view.own_id if view is not None and view.own.is_primary and view.own.slots else ""
 

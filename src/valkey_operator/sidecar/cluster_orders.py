@@ -143,11 +143,12 @@ class ClusterOrders:
         if epoch and view.is_alone and not view.own.config_epoch:
             await server.call("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         missing = as_ranges(wished - view.own.slots)
+        if missing and not view.is_alone:
+            # Newer than any claim of the former owner that somebody may still remember; first, for who is cut off after
+            # it has taken them misses none and does not come here again.
+            await server.call("CLUSTER", "BUMPEPOCH")
         if missing:
             await server.call("CLUSTER", "ADDSLOTSRANGE", *(end for each in missing for end in each))
-        if missing and not view.is_alone:
-            # Newer than any claim of the former owner that somebody may still remember.
-            await server.call("CLUSTER", "BUMPEPOCH")
 
     async def _replicate(self, order: contract.Order) -> None:
         """The one to follow may not be known here yet: that is a matter of a few pings."""
@@ -231,7 +232,10 @@ class ClusterOrders:
         if view.own.is_primary:
             return
         _check_follows(view, order.take_office.former_id)
-        if (server.info or {}).get("master_link_status") == "up":
+        info = server.info or {}
+        if info.get("master_sync_in_progress") == "1":
+            raise Refusal(Guard.A_REPLICA_IS_LOADED, "the replica has not got all its data yet")
+        if info.get("master_link_status") == "up":
             raise Refusal(Guard.A_DEAD_PRIMARY_DOES_NOT_TALK, "the primary still talks to this replica")
         voters = [each for each in view.by_id.values() if each.is_primary and each.slots]
         if view.sees_a_majority:

@@ -48,8 +48,7 @@ class Pod(Protocol):
     @property
     def turn(self) -> asyncio.Lock: ...
 
-    @property
-    def is_primary(self) -> bool: ...
+    async def may_be_primary(self) -> bool: ...
 
     @property
     def is_kept_on_disk(self) -> bool: ...
@@ -67,10 +66,10 @@ class Leaving:
 
     async def leave_office(self) -> None:
         """Returns when this node is no primary any more, or when nothing more can be done about it."""
-        if self._pod.is_primary:
+        if await self._pod.may_be_primary():
             log.info("the primary is being stopped: waits until the operator has handed over")
             await self._handed_over(time.monotonic() + LIMIT)
-        if not self._pod.is_primary:
+        if not await self._pod.may_be_primary():
             return
         if self._is_heard:
             log.warning("the operator has not handed over within %.0f s: stops as primary", LIMIT)
@@ -82,7 +81,7 @@ class Leaving:
     async def _handed_over(self, ends: float) -> None:
         """While there is an operator to do it."""
         while self._is_heard and time.monotonic() < ends:
-            if not self._pod.is_primary:
+            if not await self._pod.may_be_primary():
                 return
             await asyncio.sleep(LOOK_AGAIN)
 

@@ -139,15 +139,34 @@ class _Carrier:
 
     def __init__(self, connection: Connection, target: SeenMember, terms: _Terms) -> None:
         self._connection, self._target, self._terms = connection, target, terms
-        self._at_once = 64
+        self._at_once, self._database = 64, 0
 
     async def carry(self, slots: list[int]) -> None:
-        left = slots
+        """Of all databases, until none has any: a client may copy a key into one that was looked at before."""
+        databases = await self._databases()
+        while True:
+            found = 0
+            for self._database in range(databases):
+                if databases > 1:
+                    await self._connection.call("SELECT", self._database)
+                found += await self._carry_all(slots)
+            if not found or databases == 1:
+                return
+
+    async def _databases(self) -> int:
+        """From 9.0 on a cluster may have several."""
+        said = await self._connection.call("CONFIG", "GET", "cluster-databases")
+        return int(said[1]) if said else 1
+
+    async def _carry_all(self, slots: list[int]) -> int:
+        """How many slots had keys."""
+        left, carried = slots, 0
         while left:
             found = await self._keys(left[:SLOTS_AT_ONCE])
             for group in _groups(found.values(), self._at_once):
                 await self._carry(group)
-            left = [*found, *left[SLOTS_AT_ONCE:]]
+            left, carried = [*found, *left[SLOTS_AT_ONCE:]], carried + len(found)
+        return carried
 
     async def _keys(self, slots: list[int]) -> dict[int, Keys]:
         """Of those that have any left."""
@@ -156,7 +175,7 @@ class _Carrier:
         return {slot: keys for slot, keys in zip(slots, _accepted(answers), strict=True) if keys}
 
     async def _carry(self, group: list[Keys]) -> None:
-        """Keys of one slot go by one command, and several commands in one go."""
+        """Keys of one slot go by one command."""
         begun = time.monotonic()
         try:
             await self._migrate(group, USUAL_PATIENCE)
@@ -179,13 +198,16 @@ class _Carrier:
             host,
             port,
             "",
-            0,
+            self._database,
             round(patience * 1000),
             "REPLACE",
             *self._terms.credentials,
             "KEYS",
         )
-        _accepted(await self._connection.call_all([(*way, *keys) for keys in group], limit=LIMIT))
+        # Not in one go: between commands that came together a server does nothing else, and for a target that hangs it
+        # would wait in each of them.
+        for keys in group:
+            await self._connection.call(*way, *keys, limit=LIMIT)
 
 
 def _groups(found: Iterable[Keys], most: int) -> Iterable[list[Keys]]:

@@ -172,6 +172,8 @@ class Pod:
         self._watchdog = None
 
     async def successors(self) -> tuple[str, ...]:
+        if self.is_in_cluster:
+            return await ClusterLeaving(self).successors()
         return await self._leaving.successors()
 
     @property
