@@ -370,6 +370,21 @@ def test_those_that_replace_each_other_are_kept_apart_unless_people_have_wishes_
     assert apart(deployment(topologySpreadConstraints=spread), "demo-0") == {}
 
 
+def test_pods_with_the_same_data_are_spread_where_nobody_says_which() -> None:
+    """Without a selector Kubernetes counts no pods at all."""
+    wished: dict[str, Any] = {
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+    }  # fmt: skip
+    own = {**wished, "labelSelector": {"matchLabels": {"team": "shop"}}}
+    grid = replace(deployment(topologySpreadConstraints=[wished, own]), kind="ValkeyCluster")
+    first, second = pod.template(grid, "demo-12-1", OPERATOR)["spec"]["topologySpreadConstraints"]
+    assert first == {**wished, "labelSelector": {"matchLabels": {**marks.pods(grid), marks.SHARD: "12"}}}
+    assert second == own
+    one = deployment(topologySpreadConstraints=[wished])
+    [only] = pod.template(one, "demo-0", OPERATOR)["spec"]["topologySpreadConstraints"]
+    assert only["labelSelector"]["matchLabels"] == marks.pods(one)
+
+
 @pytest.mark.parametrize(
     ("spec", "mode", "said"),
     [

@@ -83,9 +83,12 @@ def template(deployment: Deployment, node: str, operator: OperatorPlace) -> Part
         "containers": [_sidecar(deployment, node, operator), *_containers(deployment)],
         "volumes": _volumes(deployment, node),
     }
-    for name in ("nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName"):
+    for name in ("nodeSelector", "tolerations", "priorityClassName"):
         if deployment.value(name):
             spec[name] = deployment.value(name)
+    spread = _spread(deployment, node)
+    if spread:
+        spec["topologySpreadConstraints"] = spread
     affinity = _affinity(deployment, node)
     if affinity:
         spec["affinity"] = affinity
@@ -101,6 +104,14 @@ def _place(deployment: Deployment, node: str) -> dict[str, str]:
         return {}
     _, shard, number = node.rsplit("-", 2)
     return {marks.SHARD: shard, marks.NUMBER: number}
+
+
+def _spread(deployment: Deployment, node: str) -> list[Part]:
+    """Kubernetes takes one without a selector for one of no pods, and spreads nothing: meant are those with the same
+    data."""
+    place = {key: value for key, value in _place(deployment, node).items() if key != marks.NUMBER}
+    same = {"labelSelector": {"matchLabels": {**marks.pods(deployment), **place}}}
+    return [{**same, **wished} for wished in deployment.value("topologySpreadConstraints", [])]
 
 
 def _affinity(deployment: Deployment, node: str) -> Part:
