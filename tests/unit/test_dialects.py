@@ -224,6 +224,39 @@ def test_what_can_be_told_is_told_without_help() -> None:
     assert spec_of(turned(DRAFT, {"shards": 3, "replicas": 1, "users": []}, "this"))["replicas"] == 2
 
 
+RACK = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+HOSTS = {"maxSkew": 2, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+HOST_IS_TAKEN = (
+    "a pod can have one constraint with kubernetes.io/hostname and DoNotSchedule, and there is one already"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "modes", "made", "left_out"),
+    [
+        ([RACK], {"shard": "Required", "pods": "Required"}, [RACK, {**HOSTS, "maxSkew": 1}], "pods"),
+        ([RACK, HOSTS], {"shard": "Required"}, [RACK, HOSTS], "shard"),
+    ],
+)
+def test_a_spread_that_is_there_already_is_left_out_and_the_users_own_are_kept(
+    given: list[Found], modes: dict[str, str], made: list[Found], left_out: str
+) -> None:
+    spread = {dimension: {"mode": mode} for dimension, mode in modes.items()}
+    scheduling = {"node": {"spread": spread}, "topologySpreadConstraints": given}
+    converted = turned(DRAFT, {"shards": 3, "scheduling": scheduling}, "official")
+    assert spec_of(converted)["topologySpreadConstraints"] == made
+    place = f"x.yaml:1: ValkeyCluster x: spec.scheduling.node.spread.{left_out}"
+    assert converted.lost == [f"{place}: {HOST_IS_TAKEN}"]
+
+
+def test_spreads_of_another_strictness_stand_beside_each_other() -> None:
+    spread = {"shard": {"mode": "Preferred"}, "pods": {"mode": "Required"}}
+    scheduling = {"node": {"spread": spread}, "zone": {"spread": spread}}
+    converted = turned(DRAFT, {"shards": 3, "scheduling": scheduling}, "official")
+    assert len(spec_of(converted)["topologySpreadConstraints"]) == 4
+    assert converted.lost == []
+
+
 @pytest.mark.parametrize(
     ("top", "spec", "guard"),
     [
