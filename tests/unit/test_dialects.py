@@ -302,6 +302,21 @@ def test_an_amount_too_large_for_us_is_left_out_and_told() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("replicas", "written", "least", "told"),
+    [(1, 0, 1, True), (0, 0, 0, False), (1, 1, 1, False), (2, 2, 2, False), (1, None, 1, False)],
+)
+def test_writes_that_wait_for_a_replica_at_smoketurners_wait_here_too(
+    replicas: int, written: int | None, least: int, *, told: bool
+) -> None:
+    required = {"tls": {"issuerRef": {"name": "i"}}, "auth": {"secretRef": {"name": "pw"}}}
+    replication = {"minReplicasToWrite": written}
+    converted = turned(SMOKETURNER, {"replicasPerMaster": replicas, "replication": replication, **required})
+    assert spec_of(converted)["replication"]["minReplicasToWrite"] == least
+    assert any("minReplicasToWrite was 0, which is 1 there" in note for note in converted.notes) == told
+    assert converted.lost == []
+
+
 def test_two_objects_of_one_name_do_not_share_a_secret() -> None:
     spec = {"masterCount": 1, "clusterPassword": "one"}
     manifests = [
