@@ -19,7 +19,9 @@ from valkey_operator.api.kinds import KINDS
 from valkey_operator.cli.main import parser
 from valkey_operator.dialects import acceptance
 from valkey_operator.dialects.convert import Converted, convert
+from valkey_operator.dialects.memory import NOTE
 from valkey_operator.dialects.reading import BadManifest, read
+from valkey_operator.render.server_config import SHARE_ALONE, SHARE_WITH_COPIES
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "dialects"
 GOLDEN = Path(__file__).parents[1] / "golden" / "dialects"
@@ -315,6 +317,28 @@ def test_writes_that_wait_for_a_replica_at_smoketurners_wait_here_too(
     assert spec_of(converted)["replication"]["minReplicasToWrite"] == least
     assert any("minReplicasToWrite was 0, which is 1 there" in note for note in converted.notes) == told
     assert converted.lost == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "config", "told"),
+    [
+        ({"memory": "1Gi"}, {}, True),
+        ({"memory": "1Gi"}, {"maxmemory-policy": "allkeys-lru"}, True),
+        ({"memory": "1Gi"}, {"maxmemory": "900mb"}, False),
+        ({"cpu": "1"}, {}, False),
+    ],
+)
+def test_a_memory_limit_that_sets_maxmemory_only_here_is_noted(
+    limits: Found, config: Found, *, told: bool
+) -> None:
+    spec = {"shards": 3, "resources": {"limits": limits}, "config": config}
+    converted = turned(DRAFT, spec, "official")
+    assert any("the memory limit sets maxmemory here" in note for note in converted.notes) == told
+    assert converted.lost == []
+
+
+def test_the_shares_of_the_memory_limit_in_the_note_are_those_that_are_rendered() -> None:
+    assert f"{SHARE_WITH_COPIES:.0%} of it ({SHARE_ALONE:.0%} of".replace("%", " %") in NOTE
 
 
 def test_two_objects_of_one_name_do_not_share_a_secret() -> None:

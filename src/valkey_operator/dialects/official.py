@@ -14,6 +14,7 @@ from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
 from valkey_operator.dialects.fields import EMPTY, Fields
+from valkey_operator.dialects.memory import tell_limit
 from valkey_operator.dialects.official_users import convert_users
 from valkey_operator.dialects.passwords import Passwords
 
@@ -52,6 +53,7 @@ def convert_cluster(conversion: Conversion) -> None:
     _tls(fields, block, conversion)
     convert_users(fields.parts("users"), block, conversion, passwords)
     _config(fields, block, conversion, passwords)
+    tell_limit(block, conversion)
     _scheduling(fields, block, conversion)
     _exporter(fields, block)
     _disruption(fields, block, conversion)

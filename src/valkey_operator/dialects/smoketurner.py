@@ -11,6 +11,7 @@ from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
 from valkey_operator.dialects.fields import Fields, decimal
+from valkey_operator.dialects.memory import tell_limit
 
 GROUP = "valkey-operator.smoketurner.com"
 NAME = GROUP
@@ -45,6 +46,7 @@ def convert_cluster(conversion: Conversion) -> None:
     _read_service(fields, block)
     _exporter(fields, block)
     _replication(fields.part("replication"), block, conversion)
+    tell_limit(block, conversion)
     conversion.make("ValkeyCluster", block)
     conversion.lose(fields)
 
