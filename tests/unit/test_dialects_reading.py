@@ -144,6 +144,26 @@ def test_an_object_of_ours_needs_a_name() -> None:
         convert(read("apiVersion: valkey.io/v1alpha1\nkind: Valkey\n", "x"))
 
 
+@pytest.mark.parametrize("kind", ["valkey.io/v1alpha1\nkind: ValkeyCluster", "v1\nkind: Secret"])
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        ("{name: a, namespace: [b]}", "namespace"),
+        ("{name: a, namespace: {b: c}}", "namespace"),
+        ("{name: a, namespace: 12}", "namespace"),
+        ("{name: [a]}", "name"),
+        ("{name: true}", "name"),
+    ],
+)
+def test_a_name_or_a_namespace_that_is_no_text_is_told(kind: str, metadata: str, key: str) -> None:
+    spec = "spec: {shards: 3, users: [{name: app, permissions: '>secret', resetpass: true}]}"
+    text = f"# first\napiVersion: {kind}\nmetadata: {metadata}\n{spec}\n"
+    with pytest.raises(BadManifest) as told:
+        convert(read(text, "x.yaml"), "official")
+    said = f"metadata.{key} of the {kind.rpartition(' ')[2]} has to be text; put it in quotes"
+    assert str(told.value) == f"x.yaml:2: {said}"
+
+
 def test_documents_keep_their_lines_and_their_text() -> None:
     text = f"# why\n{HEAD}---\n---\n# nothing\n--- # with a comment\n{HEAD}# end\n"
     first, second = read(text, "x")

@@ -279,7 +279,7 @@ def test_what_has_no_right_form_or_is_said_twice_is_listed(name: str, spec: Foun
 
 
 def test_a_nought_that_was_written_is_what_it_was_there() -> None:
-    """None of the replicas is one of them, where there are any."""
+    """Where there are replicas, smoketurner takes 0 for 1."""
     spec = {**NEEDED, "replication": {"minReplicasToWrite": 0}}
     converted = turned(MANIFESTS["smoketurner-everything"], spec)
     (cluster,) = made(converted)
