@@ -90,6 +90,8 @@ def schema(found: list[Value]) -> dict[str, Any]:
         for name in value.path[:-1]:
             part = part["properties"][name]
         part["properties"][value.path[-1]] = _property(value)
+        if value.has_parts:  # else null in its place would take its parts away, and end in a template
+            part.setdefault("required", []).append(value.path[-1])
     return root
 
 

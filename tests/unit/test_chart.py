@@ -162,6 +162,9 @@ def selected(service: dict[str, Any]) -> Any:
     [
         ({"watch": {"namespace": "a"}}, "at '/watch': additional properties 'namespace' not allowed"),
         ({"replica": 2}, "additional properties 'replica' not allowed"),
+        ({"watch": None}, "at '': missing property 'watch'"),
+        ({"image": None, "networkPolicy": None}, "at '': missing properties 'image', 'networkPolicy'"),
+        ({"networkPolicy": {"servers": None}}, "at '/networkPolicy': missing property 'servers'"),
         ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
         ({"replicas": "two"}, "at '/replicas': got string, want integer"),
         ({"watch": {"namespaces": "a,b"}}, "at '/watch/namespaces': got string, want array"),
@@ -179,6 +182,21 @@ def test_bad_values_are_refused_with_a_sentence(setting: dict[str, Any], sentenc
     with pytest.raises(CommandFailed) as refused:
         chart.rendered(setting)
     assert sentence in refused.value.said
+
+
+@pytest.mark.parametrize("name", ["on", "123", "1e3", "null"])
+def test_a_release_and_a_namespace_may_be_called_as_what_is_no_text(name: str) -> None:
+    """Kubernetes refuses labels and names that are numbers or booleans."""
+    setting = {**CASES["everything"], **WITHOUT_CRDS, "priorityClassName": name}
+    given = [f"--set-json={key}={json.dumps(value)}" for key, value in setting.items()]
+    versions = (f"--kube-version={chart.KUBERNETES}", f"--namespace={name}")
+    text = run(helm.program(Progress()), "template", name, chart.CHART, *versions, *given)
+    bare = re.compile(rf": {name}$", re.MULTILINE)
+    assert text.count(f'app.kubernetes.io/instance: "{name}"') > 10
+    assert text.count(f'namespace: "{name}"') > 5
+    assert f'priorityClassName: "{name}"' in text
+    assert f'kubernetes.io/metadata.name: "{name}"' in text
+    assert bare.findall(text) == []
 
 
 def test_a_parent_chart_may_share_its_values() -> None:

@@ -19,7 +19,9 @@ from valkey_operator.api.kinds import KINDS
 from valkey_operator.cli.main import parser
 from valkey_operator.dialects import acceptance
 from valkey_operator.dialects.convert import Converted, convert
+from valkey_operator.dialects.memory import NOTE
 from valkey_operator.dialects.reading import BadManifest, read
+from valkey_operator.render.server_config import SHARE_ALONE, SHARE_WITH_COPIES
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "dialects"
 GOLDEN = Path(__file__).parents[1] / "golden" / "dialects"
@@ -224,6 +226,39 @@ def test_what_can_be_told_is_told_without_help() -> None:
     assert spec_of(turned(DRAFT, {"shards": 3, "replicas": 1, "users": []}, "this"))["replicas"] == 2
 
 
+RACK = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+HOSTS = {"maxSkew": 2, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+HOST_IS_TAKEN = (
+    "a pod can have one constraint with kubernetes.io/hostname and DoNotSchedule, and there is one already"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "modes", "made", "left_out"),
+    [
+        ([RACK], {"shard": "Required", "pods": "Required"}, [RACK, {**HOSTS, "maxSkew": 1}], "pods"),
+        ([RACK, HOSTS], {"shard": "Required"}, [RACK, HOSTS], "shard"),
+    ],
+)
+def test_a_spread_that_is_there_already_is_left_out_and_the_users_own_are_kept(
+    given: list[Found], modes: dict[str, str], made: list[Found], left_out: str
+) -> None:
+    spread = {dimension: {"mode": mode} for dimension, mode in modes.items()}
+    scheduling = {"node": {"spread": spread}, "topologySpreadConstraints": given}
+    converted = turned(DRAFT, {"shards": 3, "scheduling": scheduling}, "official")
+    assert spec_of(converted)["topologySpreadConstraints"] == made
+    place = f"x.yaml:1: ValkeyCluster x: spec.scheduling.node.spread.{left_out}"
+    assert converted.lost == [f"{place}: {HOST_IS_TAKEN}"]
+
+
+def test_spreads_of_another_strictness_stand_beside_each_other() -> None:
+    spread = {"shard": {"mode": "Preferred"}, "pods": {"mode": "Required"}}
+    scheduling = {"node": {"spread": spread}, "zone": {"spread": spread}}
+    converted = turned(DRAFT, {"shards": 3, "scheduling": scheduling}, "official")
+    assert len(spec_of(converted)["topologySpreadConstraints"]) == 4
+    assert converted.lost == []
+
+
 @pytest.mark.parametrize(
     ("top", "spec", "guard"),
     [
@@ -267,6 +302,43 @@ def test_an_amount_too_large_for_us_is_left_out_and_told() -> None:
     assert (
         "x.yaml:1: ValkeyCluster x: spec.shards: Input should be less than or equal to 500" in converted.lost
     )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "written", "least", "told"),
+    [(1, 0, 1, True), (0, 0, 0, False), (1, 1, 1, False), (2, 2, 2, False), (1, None, 1, False)],
+)
+def test_writes_that_wait_for_a_replica_at_smoketurners_wait_here_too(
+    replicas: int, written: int | None, least: int, *, told: bool
+) -> None:
+    required = {"tls": {"issuerRef": {"name": "i"}}, "auth": {"secretRef": {"name": "pw"}}}
+    replication = {"minReplicasToWrite": written}
+    converted = turned(SMOKETURNER, {"replicasPerMaster": replicas, "replication": replication, **required})
+    assert spec_of(converted)["replication"]["minReplicasToWrite"] == least
+    assert any("minReplicasToWrite was 0, which is 1 there" in note for note in converted.notes) == told
+    assert converted.lost == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "config", "told"),
+    [
+        ({"memory": "1Gi"}, {}, True),
+        ({"memory": "1Gi"}, {"maxmemory-policy": "allkeys-lru"}, True),
+        ({"memory": "1Gi"}, {"maxmemory": "900mb"}, False),
+        ({"cpu": "1"}, {}, False),
+    ],
+)
+def test_a_memory_limit_that_sets_maxmemory_only_here_is_noted(
+    limits: Found, config: Found, *, told: bool
+) -> None:
+    spec = {"shards": 3, "resources": {"limits": limits}, "config": config}
+    converted = turned(DRAFT, spec, "official")
+    assert any("the memory limit sets maxmemory here" in note for note in converted.notes) == told
+    assert converted.lost == []
+
+
+def test_the_shares_of_the_memory_limit_in_the_note_are_those_that_are_rendered() -> None:
+    assert f"{SHARE_WITH_COPIES:.0%} of it ({SHARE_ALONE:.0%} of".replace("%", " %") in NOTE
 
 
 def test_two_objects_of_one_name_do_not_share_a_secret() -> None:

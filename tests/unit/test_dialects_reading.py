@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from valkey_operator.dialects.block import dump
 from valkey_operator.dialects.convert import convert
 from valkey_operator.dialects.reading import BadManifest, read
 
@@ -23,6 +24,38 @@ HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 def test_a_scalar_is_what_was_written(written: str, meant: object) -> None:
     (found,) = read(f"{HEAD}data: {{a: {written}}}\n", "x")
     assert found.content["data"]["a"] == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y", "Y", "n", "N", "yes", "off", "true", "null", "~", "=", "<<", ".inf", "-.INF", ".nan",
+        "7", "-7", "1e3", "12345e6", "1E+3", "1e-3", ".5", "-.5", ".5e3", "5.", "0891234", "08", "007",
+        "1_000", "1_e3", "-_5", "0o17", "-0o17", "0O17", "0x1f", "0X1F", "0_x1f", "0b1", "0B1", "12:30",
+        "2026-01-01", "2026-1-2", "2026-1-2T1:2:3Z",
+    ],
+)  # fmt: skip
+def test_text_that_kubernetes_would_take_for_something_else_is_printed_in_quotes(text: str) -> None:
+    """Held against kubectl, which reads `12345e6` without quotes as a number."""
+    assert dump({text: text}) == f"'{text}': '{text}'"
+
+
+@pytest.mark.parametrize("text", ["1.2.3", "100m", "1Gi", "v1", "123abc", "0x", "1e", "yn", "1.2e", "0o8"])
+def test_other_text_is_printed_as_people_write_it(text: str) -> None:
+    assert dump({"a": text}) == f"a: {text}"
+
+
+def test_numbers_and_booleans_are_printed_as_such() -> None:
+    printed = dump({"a": [7, -7, 0, True, False, None]})
+    assert printed == "a:\n  - 7\n  - -7\n  - 0\n  - true\n  - false\n  - null"
+
+
+def test_labels_and_passwords_stay_text() -> None:
+    labels = 'canary: "y", commit: "12345e6"'
+    users = '[{name: app, permissions: ">0891234 +@all", resetpass: true}]'
+    head = f"apiVersion: valkey.io/v1alpha1\nkind: ValkeyCluster\nmetadata: {{name: a, labels: {{{labels}}}}}"
+    lines = convert(read(f"{head}\nspec: {{shards: 3, users: {users}}}\n", "x")).text.splitlines()
+    assert {"    canary: 'y'", "    commit: '12345e6'", "  app: '0891234'"} <= set(lines)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +142,26 @@ def test_a_kind_that_nobody_knows_is_told_with_file_and_line(head: str, said: st
 def test_an_object_of_ours_needs_a_name() -> None:
     with pytest.raises(BadManifest, match=r"^x:1: the Valkey has no name$"):
         convert(read("apiVersion: valkey.io/v1alpha1\nkind: Valkey\n", "x"))
+
+
+@pytest.mark.parametrize("kind", ["valkey.io/v1alpha1\nkind: ValkeyCluster", "v1\nkind: Secret"])
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        ("{name: a, namespace: [b]}", "namespace"),
+        ("{name: a, namespace: {b: c}}", "namespace"),
+        ("{name: a, namespace: 12}", "namespace"),
+        ("{name: [a]}", "name"),
+        ("{name: true}", "name"),
+    ],
+)
+def test_a_name_or_a_namespace_that_is_no_text_is_told(kind: str, metadata: str, key: str) -> None:
+    spec = "spec: {shards: 3, users: [{name: app, permissions: '>secret', resetpass: true}]}"
+    text = f"# first\napiVersion: {kind}\nmetadata: {metadata}\n{spec}\n"
+    with pytest.raises(BadManifest) as told:
+        convert(read(text, "x.yaml"), "official")
+    said = f"metadata.{key} of the {kind.rpartition(' ')[2]} has to be text; put it in quotes"
+    assert str(told.value) == f"x.yaml:2: {said}"
 
 
 def test_documents_keep_their_lines_and_their_text() -> None:

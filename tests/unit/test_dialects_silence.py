@@ -278,11 +278,13 @@ def test_what_has_no_right_form_or_is_said_twice_is_listed(name: str, spec: Foun
     assert lost(name, spec) == told
 
 
-def test_a_nought_that_was_written_stays_one() -> None:
-    (cluster,) = made(
-        turned(MANIFESTS["smoketurner-everything"], {**NEEDED, "replication": {"minReplicasToWrite": 0}})
-    )
-    assert cluster["spec"]["replication"]["minReplicasToWrite"] == 0
+def test_a_nought_that_was_written_is_what_it_was_there() -> None:
+    """Where there are replicas, smoketurner takes 0 for 1."""
+    spec = {**NEEDED, "replication": {"minReplicasToWrite": 0}}
+    converted = turned(MANIFESTS["smoketurner-everything"], spec)
+    (cluster,) = made(converted)
+    assert cluster["spec"]["replication"]["minReplicasToWrite"] == 1
+    assert any("minReplicasToWrite was 0" in note for note in converted.notes)
 
 
 def test_a_key_that_was_not_written_is_explained() -> None:

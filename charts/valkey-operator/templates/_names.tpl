@@ -4,14 +4,14 @@
 
 {{- define "valkey-operator.labels" -}}
 app.kubernetes.io/name: valkey-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
 {{- define "valkey-operator.selector" -}}
 app.kubernetes.io/name: valkey-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- /* Nobody needs another user; a pod that asked for more would be refused where Pod Security is at its strictest. */ -}}
@@ -53,13 +53,13 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: valkey-operator
-    namespace: {{ .root.Release.Namespace }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}
 
 {{- /* Not the operator's: its Service and its budget must not count the pod of `helm test`. */ -}}
 {{- define "valkey-operator.test-labels" -}}
 app.kubernetes.io/name: valkey-operator-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- /* The label of every pod that the operator has made. */ -}}

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from valkey_operator.dialects.reading import Content
+from valkey_operator.dialects.reading import STANDARD_TAG, Content
 
 WIDTH = 1000  # never break a line: a broken one is harder to compare
+# Kubernetes' YAML takes more for a number, a boolean or a date than PyYAML does: 1e3, 0891234, 0o17, 0X1F, y. It skips
+# underscores in numbers, so they are left out before the text is held against this.
+NOT_TEXT = re.compile(
+    r"[-+]?(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
+    r"|[yYnN]"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[tT ].*)?",
+    re.ASCII,
+)
 
 
 class Block:
@@ -83,6 +92,14 @@ class Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """In quotes where another reader would take it for something else than text."""
+        style = "'" if NOT_TEXT.fullmatch(data.replace("_", "")) else None
+        return self.represent_scalar(f"{STANDARD_TAG}str", data, style=style)
+
+
+Dumper.add_representer(str, Dumper.represent_str)
 
 
 def _one_line(text: str) -> str:

@@ -59,7 +59,17 @@ def convert(documents: Iterable[Document], chosen: str | None = None) -> Convert
 
 
 def _key(document: Document) -> tuple[object, str]:
+    _check_names(document)
     return document.metadata.get("namespace"), document.name
+
+
+def _check_names(document: Document) -> None:
+    """What is no text cannot be the name or the namespace of anything, and no other object can be looked up by it."""
+    for key in ("name", "namespace"):
+        if not isinstance(document.metadata.get(key), str | None):
+            raise BadManifest(
+                f"{document.place}: metadata.{key} of the {document.kind} has to be text; put it in quotes"
+            )
 
 
 def _one(document: Document, chosen: str | None, secrets: set[tuple[object, str]]) -> Conversion:
@@ -67,6 +77,7 @@ def _one(document: Document, chosen: str | None, secrets: set[tuple[object, str]
         return Conversion(document, "", notes=["of another API, as it stands"], stays=True)
     if not document.name:
         raise BadManifest(f"{document.place}: the {document.kind} has no name")
+    _check_names(document)
     dialect, convert_it = converter(document, chosen)
     conversion = Conversion(document, dialect, secrets_taken=frozenset(secrets))
     if convert_it is not None:

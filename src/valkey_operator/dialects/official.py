@@ -14,6 +14,7 @@ from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
 from valkey_operator.dialects.fields import EMPTY, Fields
+from valkey_operator.dialects.memory import tell_limit
 from valkey_operator.dialects.official_users import convert_users
 from valkey_operator.dialects.passwords import Passwords
 
@@ -52,6 +53,7 @@ def convert_cluster(conversion: Conversion) -> None:
     _tls(fields, block, conversion)
     convert_users(fields.parts("users"), block, conversion, passwords)
     _config(fields, block, conversion, passwords)
+    tell_limit(block, conversion)
     _scheduling(fields, block, conversion)
     _exporter(fields, block)
     _disruption(fields, block, conversion)
@@ -167,8 +169,9 @@ def _scheduling(fields: Fields, block: Block, conversion: Conversion) -> None:
         )
     nodes = scheduling.part("node").part("spread")
     zone = scheduling.part("zone")
-    spread = [*_spread(nodes, HOSTNAME, name), *_spread(zone.part("spread"), ZONE, name)]
     given = block.values.get("topologySpreadConstraints") or []
+    own = [_pair(constraint) for constraint in given] if isinstance(given, list) else []
+    spread = [*_spread(nodes, HOSTNAME, name, own), *_spread(zone.part("spread"), ZONE, name, own)]
     if spread and isinstance(given, list):
         comment = "was scheduling.node.spread and scheduling.zone.spread"
         block.put("topologySpreadConstraints", [*given, *spread], comment)
@@ -180,9 +183,15 @@ def _scheduling(fields: Fields, block: Block, conversion: Conversion) -> None:
     _pinning(zone, block)
 
 
-def _spread(spread: Fields, topology: str, name: str) -> list[dict[str, Any]]:
-    """Without a selector, the pods of a shard are spread; primaries alone cannot be chosen."""
-    constraints = []
+def _pair(constraint: Any) -> tuple[Any, Any]:
+    """What a pod may have one constraint of only."""
+    found = constraint if isinstance(constraint, dict) else {}
+    return found.get("topologyKey"), found.get("whenUnsatisfiable")
+
+
+def _spread(spread: Fields, topology: str, name: str, own: list[tuple[Any, Any]]) -> list[dict[str, Any]]:
+    """Without a selector, the pods of a shard are spread; primaries alone cannot be chosen. `own`: the user's."""
+    constraints: list[dict[str, Any]] = []
     selects: Mapping[str, dict[str, Any]] = {
         "shard": {},
         "pods": {"labelSelector": {"matchLabels": {CLUSTER_LABEL: name}}},
@@ -193,7 +202,12 @@ def _spread(spread: Fields, topology: str, name: str) -> list[dict[str, Any]]:
             spread.fault(f"{dimension}.mode", f"it is {', '.join(SPREADS)}")
         elif SPREADS[mode] and dimension not in selects:
             spread.fault(dimension, "no label tells the first server of each shard here")
-        elif when := SPREADS[mode]:
+        elif (when := SPREADS[mode]) and (topology, when) in [*own, *map(_pair, constraints)]:
+            spread.fault(
+                dimension,
+                f"a pod can have one constraint with {topology} and {when}, and there is one already",
+            )
+        elif when:
             constraints.append(
                 {"maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": when, **selects[dimension]}
             )

@@ -11,6 +11,7 @@ from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
 from valkey_operator.dialects.fields import Fields, decimal
+from valkey_operator.dialects.memory import tell_limit
 
 GROUP = "valkey-operator.smoketurner.com"
 NAME = GROUP
@@ -44,7 +45,8 @@ def convert_cluster(conversion: Conversion) -> None:
         block.put(same, fields.take(same))
     _read_service(fields, block)
     _exporter(fields, block)
-    _replication(fields.part("replication"), block)
+    _replication(fields.part("replication"), block, conversion)
+    tell_limit(block, conversion)
     conversion.make("ValkeyCluster", block)
     conversion.lose(fields)
 
@@ -216,13 +218,19 @@ def _exporter(fields: Fields, block: Block) -> None:
         exporter.fault("extraEnv", "the exporter has no variables of yours here")
 
 
-def _replication(replication: Fields, block: Block) -> None:
+def _replication(replication: Fields, block: Block, conversion: Conversion) -> None:
     diskless = replication.flag("disklessSync")
     block.put("replication.disklessSync", *_or_default(diskless, False))
     block.put("config.repl-diskless-sync-delay", replication.count("disklessSyncDelay"))
     least = replication.count("minReplicasToWrite")
     if least is None and block.values["replicas"] > 1:
         block.put("replication.minReplicasToWrite", 1, f"{DEFAULT} where there are replicas")
+    elif least == 0 and block.values["replicas"] > 1:
+        block.put("replication.minReplicasToWrite", 1, "was 0, which is 1 there where there are replicas")
+        conversion.note(
+            "replication.minReplicasToWrite was 0, which is 1 there where there are replicas, and so it is 1 now: "
+            "set it to 0 if a primary shall write without a replica"
+        )
     else:
         block.put("replication.minReplicasToWrite", least)
     block.put("replication.minReplicasMaxLag", replication.count("minReplicasMaxLag"))
