@@ -77,7 +77,7 @@ class NodeController:
         denied: list[str] = []
         grown = await self._make_claim(node, pod, denied)
         mounted = await self._make_config(node, pod, denied)
-        await self._make_rest(node, denied)
+        await self._make_rest(node, pod, denied)
         seen = await self._hear(node, pod, mounted)
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
@@ -105,7 +105,7 @@ class NodeController:
             await self._apply(node, self._world.caches.config_maps, config_map)
         return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
 
-    async def _make_rest(self, node: Custom, denied: list[str]) -> None:
+    async def _make_rest(self, node: Custom, pod: Pod | None, denied: list[str]) -> None:
         """The pod, when all is there that it mounts; its address while it starts."""
         objects = NodeObjects(as_stored(node))
         # A pod without certificate would be out of reach for a minute. When it comes, it wakes this key.
@@ -113,7 +113,7 @@ class NodeController:
             denied += self._taken(node)
             return
         with noting(denied):
-            await self._make_workload(node, objects)
+            await self._make_workload(node, pod, objects)
         with noting(denied):
             await self._apply(node, self._world.caches.services, objects.service())
 
@@ -129,12 +129,18 @@ class NodeController:
         said = (self._world.vault.taken(Key(node.metadata.namespace, name)) for name in names)
         return list(filter(None, said))
 
-    async def _make_workload(self, node: Custom, objects: NodeObjects) -> None:
+    async def _make_workload(self, node: Custom, pod: Pod | None, objects: NodeObjects) -> None:
         caches = self._world.caches
-        if is_deployment(node):
-            await self._apply(node, caches.deployments, objects.deployment())
-        else:
+        if not is_deployment(node):
             await self._apply(node, caches.stateful_sets, objects.stateful_set())
+            return
+        made = caches.deployments.store.get(node.key)
+        replaces = made.metadata.annotations.get(marks.REPLACES, "") if made is not None else ""
+        may_go = pod is None or bool(pod.metadata.deletion_timestamp)
+        if pod is not None and marks.MAY_GO in pod.metadata.annotations:
+            may_go, replaces = True, pod.metadata.uid
+        wanted = objects.deployment(is_held=not may_go, replaces=replaces)
+        await self._apply(node, caches.deployments, wanted)
 
     async def _make_claim(self, node: Custom, pod: Pod | None, denied: list[str]) -> volume.Plan | None:
         objects = NodeObjects(as_stored(node))
@@ -190,7 +196,7 @@ class NodeController:
             await self._changes.mark(node, pod, seen, mounted)
             resized = await self._changes.fit(node, pod, seen)
             restarts += [*_config_restarts(seen, mounted), resized.needs_restart, _template(node, pod)]
-            is_replaced = is_deployment(node) and _is_outdated(node, pod)
+            is_replaced = marks.MAY_GO in pod.metadata.annotations
             notes += [full_volume(node, seen), _refused(seen), resized.waits_for]
         restarts = list(filter(None, restarts))
         config = config_in_force(seen, mounted, restarts, is_replaced=is_replaced)
@@ -261,15 +267,9 @@ def _refused(seen: contract.Observation | None) -> str:
 
 
 def _template(node: Custom, pod: Pod) -> str:
-    """A Deployment replaces its pod by itself; a StatefulSet leaves that to us."""
-    if is_deployment(node) or not _is_outdated(node, pod):
-        return ""
-    return "the pod was made from another template than it would be now"
-
-
-def _is_outdated(node: Custom, pod: Pod) -> bool:
     made_from = pod.metadata.annotations.get(marks.TEMPLATE)
-    return bool(made_from != fingerprint(node.spec["podTemplate"]["spec"]))
+    is_outdated = made_from != fingerprint(node.spec["podTemplate"]["spec"])
+    return "the pod was made from another template than it would be now" if is_outdated else ""
 
 
 def is_managed(node: Custom) -> bool:

@@ -11,6 +11,7 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.kube.objects import Key
 from valkey_operator.kube.resources import Resource
 from valkey_operator.operator.calls import Caller
+from valkey_operator.operator.node_status import is_deployment
 from valkey_operator.operator.seen import Custom, Pod, sidecar_image
 from valkey_operator.operator.world import World
 from valkey_operator.render import marks
@@ -54,12 +55,26 @@ class NodeSteps:
         return outcome
 
     async def restart(self, item: Custom, name: str, reason: str) -> None:
-        pod = self._pod(self._node(item, name))
-        if pod is None or pod.metadata.deletion_timestamp:
+        node = self._node(item, name)
+        pod = self._pod(node)
+        if node is None or pod is None or pod.metadata.deletion_timestamp:
+            return
+        if is_deployment(node):
+            await self._let_go(item, pod, reason)
             return
         note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"
         self._world.tell((self._kind, item.metadata), EventReason.RESTARTING, note)
         await self._world.writer.delete(self._world.caches.pods, pod)
+
+    async def _let_go(self, item: Custom, pod: Pod, reason: str) -> None:
+        """Of a Deployment: deleted, it would come back from the template that it had. It is replaced by its Deployment,
+        which holds still until then."""
+        if marks.MAY_GO in pod.metadata.annotations:
+            return
+        note = f"pod {pod.metadata.name} is replaced for a restart: {reason}"
+        self._world.tell((self._kind, item.metadata), EventReason.RESTARTING, note)
+        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {marks.MAY_GO: "yes"}}}
+        await self._world.writer.patch(self._world.caches.pods, pod, body, form="merge")
 
     async def replace_sidecar(self, item: Custom, name: str) -> None:
         """Its kubelet starts that one container anew. What it replaces is noted, so that its end can be seen."""

@@ -13,7 +13,6 @@ from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.decide import resize, volume
 from valkey_operator.kube import errors
 from valkey_operator.kube.objects import Key
-from valkey_operator.operator.node_status import is_deployment
 from valkey_operator.operator.nudges import Nudges, Starts
 from valkey_operator.operator.seen import Claim, Container, Custom, Pod, Resources
 from valkey_operator.operator.world import World
@@ -63,13 +62,12 @@ class PodChanges:
             await self._world.writer.patch(self._world.caches.pods, pod, body, form="merge")
 
     def most_memory(self, node: Custom, pod: Pod | None) -> int | None:
-        applied = _applied(pod) if pod is not None and not is_deployment(node) else None
+        applied = _applied(pod) if pod is not None else None
         return None if applied is None else resize.most_memory(_wanted(node), _maxmemory(node), applied)
 
     async def fit(self, node: Custom, pod: Pod, seen: contract.Observation | None) -> resize.Plan:
-        """A Deployment replaces its pod by itself when its template changes, so there is nothing to resize."""
         index = _index(pod.spec.containers)
-        if is_deployment(node) or index is None:
+        if index is None:
             return resize.Plan()
         plan = self._plan_resize(node, pod, seen)
         if not plan.resize:

@@ -33,6 +33,8 @@ CUSTOM_RESOURCE = "valkey.io/cr"
 TEMPLATE = "valkey.io/template"
 INPUTS = "valkey.io/inputs"
 LATE = "valkey.io/late"
+# Of a pod of a Deployment: it may be replaced now. Of its Deployment, and of the pod that comes: which one that was.
+MAY_GO, REPLACES = "valkey.io/may-go", "valkey.io/replaces"
 # Of a pod whose sidecar got another image: the container that is to go.
 SIDECAR_BEFORE = "valkey.io/sidecar-before"
 

@@ -149,15 +149,20 @@ class NodeObjects:
         }
         return {"metadata": self._marked(self.name), "spec": spec}
 
-    def deployment(self) -> Part:
+    def deployment(self, *, is_held: bool, replaces: str = "") -> Part:
+        """Held, it replaces nothing by itself. It does when it is let go, and always then: its template names the pod
+        that is to be replaced."""
         selector = {"matchLabels": {marks.NODE: self.name}}
+        noted = {marks.REPLACES: replaces} if replaces else {}
+        template, metadata = self.template(), self._marked(self.name)
         spec = {
             "replicas": 1,
             "selector": selector,
             "strategy": {"type": "Recreate"},
-            "template": self.template(),
+            "paused": is_held,
+            "template": {**template, "metadata": _noting(template["metadata"], noted)},
         }
-        return {"metadata": self._marked(self.name), "spec": spec}
+        return {"metadata": _noting(metadata, noted), "spec": spec}
 
     def identity_metadata(self) -> Part:
         return self._marked(identity_secret(self.name))
@@ -174,3 +179,7 @@ class NodeObjects:
         own = {key: value for key, value in kept.get("annotations", {}).items() if key != "valkey.io/applied"}
         marked = {**kept, "annotations": own, "ownerReferences": [self._owner]}
         return {"name": name, "namespace": self._metadata["namespace"], **marked}
+
+
+def _noting(metadata: Mapping[str, Any], noted: Mapping[str, str]) -> Part:
+    return {**metadata, "annotations": {**metadata.get("annotations", {}), **noted}}

@@ -70,7 +70,8 @@ class Connection:
     async def call_all(self, commands: list[tuple[Word, ...]], limit: float = LIMIT) -> list[Any]:
         """Several commands in one go; refusals are among the answers."""
         async with self._turn:
-            if self.is_closed:  # by whoever had the turn before: the server never saw this, so it has not said yes
+            # By whoever had the turn before: the server never saw this, so it has not said yes.
+            if self.is_closed:
                 raise Silent(f"{_named(commands)}: the connection was closed before it could be asked")
             try:
                 async with asyncio.timeout(limit):
