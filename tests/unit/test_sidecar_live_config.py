@@ -314,6 +314,8 @@ def test_what_to_tell_the_server() -> None:
         ("  MaxMemory 1gb ", ("maxmemory", "1gb")),
         (r'proc-title-template "{title} \"x\" \x41"', ("proc-title-template", '{title} "x" A')),
         ("proc-title-template 'it is'", ("proc-title-template", "it is")),
+        ("proc-title-template\tx\u2028masterauth y", ("proc-title-template", "x\u2028masterauth y")),
+        ("syslog-ident a\x0bb\x0cc\x85d\x1ce\r", ("syslog-ident", "a\x0bb\x0cc\x85d\x1ce")),
     ],
 )
 def test_a_line_is_read_as_the_server_reads_it(line: str, directive: tuple[str, str]) -> None:
