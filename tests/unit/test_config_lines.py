@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from tests.caches import eventually
 from tests.server_programs import server_command
 from tests.unit.test_decide_support import deployment
 from tests.unit.test_sidecar_live_config import VERSIONS, running
+from valkey_operator.api import directives
+from valkey_operator.api.directives import known
 from valkey_operator.api.words import one_word, words
 from valkey_operator.decide.keeping import keeps_data
 from valkey_operator.decide.support import refusal
 from valkey_operator.render.server_config import valkey_conf
-from valkey_operator.sidecar import files
+from valkey_operator.sidecar import fence, files
 from valkey_operator.valkey import config_file
-from valkey_operator.valkey.connection import Connection
+from valkey_operator.valkey.connection import Connection, Refused
 
 # Of no plain word: as people write it, and what the server is to have.
 TEXTS = {
@@ -128,3 +131,31 @@ async def test_a_line_is_split_as_the_server_splits_it(folder: Path, version: st
                 "syslog-ident",
                 said["syslog-ident"],
             ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_no_other_name_of_a_directive_that_we_write_is_let_through(folder: Path, version: str) -> None:
+    ours = {*fence.DIRECTIVES, "cluster-replica-no-failover", *config_file.parse(rendered({}))}
+    ours |= config_file.parse(valkey_conf(replace(deployment(), kind="ValkeyCluster"))).keys()
+    found: dict[str, str] = {}
+    async with started(folder, version, "port 0") as server:
+        assert server is not None
+        for name in ours & known().keys():
+            before = await _all(server)
+            for value in ("yes", "no", "7", "8", "always"):
+                with suppress(Refused):
+                    await server.call("CONFIG", "SET", name, value)
+                    after = await _all(server)
+                    found |= {
+                        other: name for other in after if after[other] != before[other] and other != name
+                    }
+    assert found.keys() >= {"min-slaves-to-write", "min-slaves-max-lag", "repl-ping-slave-period"}
+    assert {other: name for other, name in found.items() if directives.refusal(other, 1, None) is None} == {}
+    assert {
+        other: found[other] for other in found.keys() & directives.OLD_NAMES.keys()
+    } == directives.OLD_NAMES
+
+
+async def _all(server: Connection) -> dict[str, str]:
+    said = await server.call("CONFIG", "GET", "*")
+    return dict(zip(said[::2], said[1::2], strict=True))

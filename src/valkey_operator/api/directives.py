@@ -17,7 +17,20 @@ from pydantic import JsonValue
 from valkey_operator.api.quantity import MOST, shown
 from valkey_operator.api.words import one_word, words
 
+# Of one thing with a field here: the names of today, and the old ones that servers still know.
+FIELDS = {
+    "min-replicas-to-write": "replication.minReplicasToWrite",
+    "min-slaves-to-write": "replication.minReplicasToWrite",
+    "min-replicas-max-lag": "replication.minReplicasMaxLag",
+    "min-slaves-max-lag": "replication.minReplicasMaxLag",
+}
+# Of directives that we write too: under both names, whichever is read last would count.
+OLD_NAMES = {
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "slave-read-only": "replica-read-only",
+}
 OWNED: dict[str, str] = {
+    **{name: f"use {field}" for name, field in FIELDS.items()},
     "aclfile": "the operator renders it; use auth.acl",
     "appenddirname": "the operator keeps files where it can find them",
     "appendfilename": "the operator keeps files where it can find them",
@@ -27,6 +40,8 @@ OWNED: dict[str, str] = {
     "cluster-allow-replica-migration": "the operator keeps each replica in its shard",
     "cluster-config-file": "the operator keeps files where it can find them",
     "cluster-enabled": "the kind decides: use a ValkeyCluster",
+    "cluster-replica-no-failover": "the sidecar decides which replica may be elected",
+    "cluster-slave-no-failover": "the sidecar decides which replica may be elected",
     "cluster-port": "each deployment has its own, so that clusters cannot be mixed up",
     "daemonize": "the server is the container's process",
     "dbfilename": "the operator keeps files where it can find them",
@@ -88,11 +103,10 @@ def known() -> dict[str, Directive]:
 
 def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     """Why a directive cannot stand in `config`, or None. `version` is major.minor, None when it is not known."""
-    owner = OWNED.get(name) or next(
-        (why for start, why in OWNED_PREFIXES.items() if name.startswith(start)), None
-    )
-    if owner:
+    if owner := owner_of(name):
         return f"{shown(name)} is the operator's: {owner}"
+    if name in OLD_NAMES:
+        return f"{name} is the old name of {OLD_NAMES[name]}; write that"
     if _has_line_break(value):
         return f"{shown(name)} has a line break in it; a directive is one line"
     if name in FILE_ONLY:
@@ -104,6 +118,12 @@ def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     if version in _versions() and version not in directive["versions"]:
         return f"{name} is not known to Valkey {version}, only to {', '.join(directive['versions'])}"
     return _wrong_value(name, value, directive)
+
+
+def owner_of(name: str) -> str | None:
+    """Why nobody but the operator sets it."""
+    prefixed = (why for start, why in OWNED_PREFIXES.items() if name.startswith(start))
+    return OWNED.get(name) or next(prefixed, None)
 
 
 def _has_line_break(value: JsonValue) -> bool:

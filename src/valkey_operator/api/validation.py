@@ -23,6 +23,10 @@ from valkey_operator.api.quantity import amount, quantity_bytes, shown
 
 LONGEST_CRON = 100
 NO_WRITES = "replication.minReplicasToWrite"
+# Of the sidecar; there was a time when people could set it.
+NO_FAILOVER = ("cluster-replica-no-failover", "cluster-slave-no-failover")
+# What `replication` takes.
+MOST_REPLICAS, LONGEST_LAG, LONGEST_NUMBER = 100, 86400, 10
 # Where people write keys of their own.
 KEYED = ("labels", "annotations", "service.annotations")
 # In front of each container's `resources`.
@@ -178,15 +182,47 @@ def _own_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
             )
 
 
-def without_own_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions that did not refuse them have let them through. They count for nothing."""
+def as_let_through(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What versions that did not refuse it have let through, as it is said today; of the rest nothing counts."""
     found = copy.deepcopy(dict(values))
     for field in KEYED:
         part = _part(found, field)
         if isinstance(part, dict):
             for key in [*filter(is_own_key, part)]:
                 del part[key]
+    _with_todays_directives(found)
     return found
+
+
+def _with_todays_directives(values: dict[str, Any]) -> None:
+    config = values.get("config")
+    if not isinstance(config, dict):
+        return
+    for name in [*config]:
+        if name in directives.FIELDS:
+            _into_field(values, directives.FIELDS[name], config.pop(name))
+        elif name in directives.OLD_NAMES:
+            config.setdefault(directives.OLD_NAMES[name], config.pop(name))
+        elif name in NO_FAILOVER:
+            del config[name]
+    # Servers do not start with them, and those that run had refused them; what was always the operator's stays refused.
+    for name, value in [*config.items()]:
+        if not directives.owner_of(name) and directives.refusal(name, value, _version(values)):
+            del config[name]
+
+
+def _into_field(values: dict[str, Any], field: str, value: Any) -> None:
+    """A number that the server takes, within what the field takes; by a lag of 0 it counts no replicas at all."""
+    block, name = field.split(".")
+    text = str(value)
+    if not text.isdecimal() or len(text) > LONGEST_NUMBER:
+        return
+    number = int(text)
+    if field == NO_WRITES:
+        number = min(number, MOST_REPLICAS)
+    elif number == 0:
+        name = NO_WRITES.split(".")[1]
+    values[block] = {**_part(values, block), name: min(number, LONGEST_LAG)}
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
