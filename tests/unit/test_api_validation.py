@@ -10,7 +10,9 @@ import pytest
 from valkey_operator.api.directives import OWNED, known
 from valkey_operator.api.layers import Layer, effective
 from valkey_operator.api.quantity import quantity_bytes
+from valkey_operator.api.tls import BUS_PORTS
 from valkey_operator.api.validation import faults, server_version, validity_span
+from valkey_operator.render.pod import CHANNEL_PORT, PROBE_PORT, SERVER_PORT
 
 
 def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
@@ -122,6 +124,23 @@ def test_maxmemory_above_the_limit_is_refused() -> None:
     (said,) = _said(spec)
     assert "maxmemory is 2gb, more than the memory limit of 1Gi" in said
     assert _said({**spec, "config": {"maxmemory": "1gb"}}) == []
+
+
+@pytest.mark.parametrize("port", [SERVER_PORT, PROBE_PORT, CHANNEL_PORT, BUS_PORTS.start, BUS_PORTS.stop - 1])
+def test_the_metrics_have_a_port_of_their_own(port: int) -> None:
+    (said,) = _said({"exporter": {"enabled": True, "port": port}})
+    assert said.startswith(
+        "spec.exporter: ports 6379, 8080, 9443 and 17000 to 25999 are for the server, the sidecar"
+    )
+    assert _said({"exporter": {"enabled": True, "port": port + 20_000}}) == []
+
+
+def test_the_metrics_are_not_at_the_port_of_tls() -> None:
+    (said,) = _said({"exporter": {"port": 6380}, "tls": {"enabled": True, "port": 6380}})
+    assert said == (
+        "spec.exporter.port: the server listens at 6380, by tls.port; take another one, such as 9121"
+    )
+    assert _said({"exporter": {"port": 6380}, "tls": {"enabled": True, "port": 6381}}) == []
 
 
 @pytest.mark.parametrize("window", ["61 4 * * *", "0 25 * * *", "0 4 30 2 *", "0 4 * * mo-", "x 4 * * *"])

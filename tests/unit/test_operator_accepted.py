@@ -128,6 +128,13 @@ def test_directives_that_an_earlier_version_let_through_leave_nobody_alone() -> 
     assert looked_after.value("replication.minReplicasMaxLag") == 7
 
 
+def test_a_port_of_the_metrics_that_was_let_through_leaves_nobody_alone() -> None:
+    before = replace(GOOD, values={**GOOD.values, "exporter": {"enabled": True, "port": 19121}})
+    looked_after, refused = Accepted(caches(written(before))).judged(before)
+    assert refused is not None
+    assert looked_after == before
+
+
 @pytest.mark.parametrize(
     ("config", "least", "lag"),
     [

@@ -20,9 +20,12 @@ from valkey_operator.api.group import is_own_key
 from valkey_operator.api.layers import APPLIES, pins, said
 from valkey_operator.api.model import A_VALIDITY, VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
+from valkey_operator.api.shared import POD_PORTS
 
 LONGEST_CRON = 100
 NO_WRITES = "replication.minReplicasToWrite"
+# Refused to who begins; who has it already is looked after, for it serves, or its metrics alone are missing.
+LIVED_WITH = (NO_WRITES, "exporter", "exporter.port")
 # Of the sidecar; there was a time when people could set it.
 NO_FAILOVER = ("cluster-replica-no-failover", "cluster-slave-no-failover")
 # What `replication` takes.
@@ -57,6 +60,7 @@ def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     known = {fault.field for fault in wrong}
     checks = [
         _config(values), _amounts(values), _windows(values), _client_auth_user(values), _own_keys(values),
+        _exporter_port(values),
     ]  # fmt: skip
     if kind != "Sentinel":  # it keeps no data
         checks += [_maxmemory(values), _enough_replicas(values)]
@@ -262,6 +266,14 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(
             "tls.clientAuthUser",
             f"clientAuthUser needs Valkey 9 and the image is {version}; leave it off",
+        )
+
+
+def _exporter_port(values: Mapping[str, Any]) -> Iterator[Fault]:
+    port = _part(values, "exporter").get("port")
+    if port is not None and port not in POD_PORTS and port == _part(values, "tls").get("port"):
+        yield Fault(
+            "exporter.port", f"the server listens at {port}, by tls.port; take another one, such as 9121"
         )
 
 
