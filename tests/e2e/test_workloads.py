@@ -55,8 +55,9 @@ def primary(place: Place) -> str:
 
 def is_well(place: Place) -> bool:
     found = place.get("valkey", "one")
-    status = found["status"]
-    return (status["state"], status["observedGeneration"]) == ("Ready", found["metadata"]["generation"])
+    status = found.get("status", {})
+    seen = status.get("state"), status.get("observedGeneration")
+    return seen == ("Ready", found["metadata"]["generation"])
 
 
 def wish(place: Place, **spec: Any) -> None:

@@ -10,7 +10,9 @@ import pytest
 from valkey_operator.api.directives import OWNED, known
 from valkey_operator.api.layers import Layer, effective
 from valkey_operator.api.quantity import quantity_bytes
+from valkey_operator.api.tls import BUS_PORTS
 from valkey_operator.api.validation import faults, server_version, validity_span
+from valkey_operator.render.pod import CHANNEL_PORT, PROBE_PORT, SERVER_PORT
 
 
 def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
@@ -31,6 +33,28 @@ def _said(spec: dict[str, Any], kind: str = "Valkey") -> list[str]:
         ({"appendonly": "maybe"}, "appendonly is maybe; it must be yes or no"),
         ({"maxmemory": "lots"}, "maxmemory is lots; it must be a size such as 100mb"),
         ({"maxmemory-policy": "random"}, "maxmemory-policy is random; it must be one of volatile-lru"),
+        ({"min-replicas-to-write": 1}, "min-replicas-to-write is the operator's: use replication.minReplicasToWrite"),
+        ({"min-slaves-max-lag": 5}, "min-slaves-max-lag is the operator's: use replication.minReplicasMaxLag"),
+        ({"repl-ping-slave-period": 5}, "repl-ping-slave-period is the old name of repl-ping-replica-period; write"),
+        ({"cluster-slave-no-failover": "no"}, "is the operator's: the sidecar decides which replica may be elected"),
+        ({"maxmemory": "75%"}, "maxmemory is 75%; it must be a size such as 100mb"),
+        ({"maxmemory-clients": "101%"}, "maxmemory-clients is 101%; it must be a size such as 100mb, or a part such"),
+        ({"databases": 0}, "databases is 0; it must be from 1 to 2147483647"),
+        ({"io-threads": "300"}, "io-threads is 300; it must be from 1 to 256"),
+        ({"save": "900"}, "save is 900; it must be pairs of seconds and changes such as 900 1 300 10"),
+        ({"save": ["900 1", "x 10"]}, "save is 900 1 x 10; it must be pairs"),
+        ({"save": '"" 900 1'}, "it must be pairs"),
+        ({"save": '"900 1" "300 10"'}, "it must be pairs"),
+        ({"save": "0 1"}, "it must be pairs"),
+        ({"client-output-buffer-limit": 'normal "0 0 0'}, "servers find no end of a quote in it: close the quote"),
+        ({"notify-keyspace-events": 'K "E'}, "notify-keyspace-events is K \"E; it must be letters of Ag$lsh"),
+        ({"notify-keyspace-events": ["K", "E"]}, "notify-keyspace-events is K E; it must be letters of Ag$lsh"),
+        ({"syslog-facility": "mine"}, "syslog-facility is mine; it must be one of user, local0"),
+        ({"loadmodule": {"a": "b"}}, "loadmodule must be the path of a module with its arguments, or a list of"),
+        ({"loadmodule": ""}, "loadmodule must be the path of a module"),
+        ({"loadmodule": []}, "loadmodule must be the path of a module"),
+        ({"loadmodule": ["/a.so", " "]}, "loadmodule must be the path of a module"),
+        ({"loadmodule": ["/a.so", 5]}, "loadmodule must be the path of a module"),
         ({"timeout": {"seconds": 1}}, "timeout must be text, a number, true or false, or a list of text"),
     ],
 )  # fmt: skip
@@ -50,6 +74,8 @@ def test_a_directive_that_cannot_stand_is_refused(config: dict[str, Any], senten
         },
         {"appendonly": True, "maxmemory-clients": "5%", "shutdown-on-sigterm": "save now"},
         {"save": ["900 1", "300 10"], "loadmodule": "/modules/json.so"},
+        {"save": [], "loadmodule": ["/modules/json.so", "/modules/bloom.so initial 5"], "databases": 1},
+        {"proc-title-template": "{title} shop", "syslog-ident": "my shop", "notify-keyspace-events": "KEA"},
     ],
 )
 def test_a_directive_that_servers_take_is_taken(config: dict[str, Any]) -> None:
@@ -98,6 +124,23 @@ def test_maxmemory_above_the_limit_is_refused() -> None:
     (said,) = _said(spec)
     assert "maxmemory is 2gb, more than the memory limit of 1Gi" in said
     assert _said({**spec, "config": {"maxmemory": "1gb"}}) == []
+
+
+@pytest.mark.parametrize("port", [SERVER_PORT, PROBE_PORT, CHANNEL_PORT, BUS_PORTS.start, BUS_PORTS.stop - 1])
+def test_the_metrics_have_a_port_of_their_own(port: int) -> None:
+    (said,) = _said({"exporter": {"enabled": True, "port": port}})
+    assert said.startswith(
+        "spec.exporter: ports 6379, 8080, 9443 and 17000 to 25999 are for the server, the sidecar"
+    )
+    assert _said({"exporter": {"enabled": True, "port": port + 20_000}}) == []
+
+
+def test_the_metrics_are_not_at_the_port_of_tls() -> None:
+    (said,) = _said({"exporter": {"port": 6380}, "tls": {"enabled": True, "port": 6380}})
+    assert said == (
+        "spec.exporter.port: the server listens at 6380, by tls.port; take another one, such as 9121"
+    )
+    assert _said({"exporter": {"port": 6380}, "tls": {"enabled": True, "port": 6381}}) == []
 
 
 @pytest.mark.parametrize("window", ["61 4 * * *", "0 25 * * *", "0 4 30 2 *", "0 4 * * mo-", "x 4 * * *"])

@@ -18,6 +18,7 @@ from valkey_operator.decide.keeping import keeps_data
         ({"persistence": {"rdb": {"enabled": False}}, "config": {"appendonly": True}}, True),
         ({"persistence": {"rdb": {"enabled": False}}}, False),
         ({"config": {"save": ""}}, False),
+        ({"config": {"save": [], "appendonly": ["yes"]}}, True),
         ({"persistence": {"enabled": False, "rdb": {"enabled": False}}}, False),
     ],
 )

@@ -287,6 +287,21 @@ def test_a_nought_that_was_written_is_what_it_was_there() -> None:
     assert any("minReplicasToWrite was 0" in note for note in converted.notes)
 
 
+def test_how_many_replicas_have_to_follow_goes_into_its_field_or_is_told() -> None:
+    config = {"min-slaves-to-write": "1", "min-replicas-max-lag": 7, "hz": 20}
+    spec = {"shards": 3, "replicas": 2, "persistence": {"size": "1Gi"}, "config": config}
+    converted = turned(MANIFESTS["official-everything"], spec)
+    (cluster,) = made(converted)
+    assert cluster["spec"]["replication"] == {"minReplicasToWrite": 1, "minReplicasMaxLag": 7}
+    assert cluster["spec"]["config"] == {"hz": 20}
+    assert "# was config.min-slaves-to-write" in converted.text
+    assert lost("official-everything", {**spec, "config": {"min-replicas-to-write": "some"}}) == [
+        "spec.config.min-replicas-to-write: min-replicas-to-write is the operator's: use replication.minReplicasToWrite"
+    ]
+    (told,) = lost("official-everything", {**spec, "config": {"min-replicas-to-write": 200}})
+    assert told == "spec.replication.minReplicasToWrite: Input should be less than or equal to 100"
+
+
 def test_a_key_that_was_not_written_is_explained() -> None:
     auth = {**NEEDED["auth"], "acl": {"enabled": True, "configSecretRef": {"name": "rules"}}}
     text = turned(MANIFESTS["smoketurner-everything"], {**NEEDED, "auth": auth}).text

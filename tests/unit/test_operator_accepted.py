@@ -111,3 +111,45 @@ def test_keys_that_an_earlier_version_let_through_leave_nobody_alone() -> None:
     assert refused is not None
     assert looked_after is not None
     assert looked_after.value("labels") == looked_after.value("service.annotations") == {"team": "us"}
+
+
+def test_directives_that_an_earlier_version_let_through_leave_nobody_alone() -> None:
+    config = {
+        "min-slaves-to-write": "1", "min-replicas-max-lag": 7, "slave-read-only": "yes", "databases": 0, "hz": 20,
+        "cluster-replica-no-failover": True, "loadmodule": "", "maxmemory": "75%",
+    }  # fmt: skip
+    before = replace(GOOD, values={**GOOD.values, "config": config})
+    looked_after, refused = Accepted(caches(written(before))).judged(before)
+    assert refused is not None
+    assert "min-slaves-to-write is the operator's: use replication.minReplicasToWrite" in refused.message
+    assert looked_after is not None
+    assert looked_after.value("config") == {"hz": 20, "replica-read-only": "yes"}
+    assert looked_after.value("replication.minReplicasToWrite") == 1
+    assert looked_after.value("replication.minReplicasMaxLag") == 7
+
+
+def test_a_port_of_the_metrics_that_was_let_through_leaves_nobody_alone() -> None:
+    before = replace(GOOD, values={**GOOD.values, "exporter": {"enabled": True, "port": 19121}})
+    looked_after, refused = Accepted(caches(written(before))).judged(before)
+    assert refused is not None
+    assert looked_after == before
+
+
+@pytest.mark.parametrize(
+    ("config", "least", "lag"),
+    [
+        ({"min-replicas-to-write": 1000}, 100, 10),
+        ({"min-replicas-to-write": 1, "min-slaves-max-lag": "0"}, 0, 10),
+        ({"min-slaves-to-write": "-1", "min-slaves-max-lag": 10**12}, None, 10),
+        ({"min-slaves-max-lag": 100_000}, None, 86400),
+    ],
+)
+def test_what_was_let_through_is_brought_into_what_its_field_takes(
+    config: dict[str, Any], least: int | None, lag: int
+) -> None:
+    before = replace(GOOD, values={**GOOD.values, "config": config})
+    looked_after, _refused = Accepted(caches(written(before))).judged(before)
+    assert looked_after is not None
+    assert looked_after.value("config") == {}
+    assert looked_after.value("replication.minReplicasToWrite") == least
+    assert looked_after.value("replication.minReplicasMaxLag") == lag

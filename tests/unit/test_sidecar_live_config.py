@@ -173,10 +173,13 @@ async def test_what_the_server_refuses_is_told_in_its_words_and_the_rest_is_in_f
         assert await node.value("maxmemory") == str(100 * 2**20)
 
 
-async def test_a_change_of_the_configuration_never_opens_a_fence(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "wish", [BASE.replace("write 0", "write 1"), f"{BASE}min-slaves-to-write 1\n"], ids=["today", "old name"]
+)
+async def test_a_change_of_the_configuration_never_opens_a_fence(folder: Path, wish: str) -> None:
     async with running(folder, "9.1", BASE) as node:
         await node.ask("CONFIG", "SET", "min-replicas-to-write", str(FENCED))
-        mounted = node.mount(BASE.replace("write 0", "write 1") + "hz 50\n")
+        mounted = node.mount(f"{wish}hz 50\n")
 
         async def is_set() -> bool:
             return await node.value("hz") == "50"
@@ -314,6 +317,8 @@ def test_what_to_tell_the_server() -> None:
         ("  MaxMemory 1gb ", ("maxmemory", "1gb")),
         (r'proc-title-template "{title} \"x\" \x41"', ("proc-title-template", '{title} "x" A')),
         ("proc-title-template 'it is'", ("proc-title-template", "it is")),
+        ("proc-title-template\tx\u2028masterauth y", ("proc-title-template", "x\u2028masterauth y")),
+        ("syslog-ident a\x0bb\x0cc\x85d\x1ce\r", ("syslog-ident", "a\x0bb\x0cc\x85d\x1ce")),
     ],
 )
 def test_a_line_is_read_as_the_server_reads_it(line: str, directive: tuple[str, str]) -> None:

@@ -15,8 +15,22 @@ from typing import Any, TypedDict
 from pydantic import JsonValue
 
 from valkey_operator.api.quantity import MOST, shown
+from valkey_operator.api.words import one_word, words
 
+# Of one thing with a field here: the names of today, and the old ones that servers still know.
+FIELDS = {
+    "min-replicas-to-write": "replication.minReplicasToWrite",
+    "min-slaves-to-write": "replication.minReplicasToWrite",
+    "min-replicas-max-lag": "replication.minReplicasMaxLag",
+    "min-slaves-max-lag": "replication.minReplicasMaxLag",
+}
+# Of directives that we write too: under both names, whichever is read last would count.
+OLD_NAMES = {
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "slave-read-only": "replica-read-only",
+}
 OWNED: dict[str, str] = {
+    **{name: f"use {field}" for name, field in FIELDS.items()},
     "aclfile": "the operator renders it; use auth.acl",
     "appenddirname": "the operator keeps files where it can find them",
     "appendfilename": "the operator keeps files where it can find them",
@@ -26,6 +40,8 @@ OWNED: dict[str, str] = {
     "cluster-allow-replica-migration": "the operator keeps each replica in its shard",
     "cluster-config-file": "the operator keeps files where it can find them",
     "cluster-enabled": "the kind decides: use a ValkeyCluster",
+    "cluster-replica-no-failover": "the sidecar decides which replica may be elected",
+    "cluster-slave-no-failover": "the sidecar decides which replica may be elected",
     "cluster-port": "each deployment has its own, so that clusters cannot be mixed up",
     "daemonize": "the server is the container's process",
     "dbfilename": "the operator keeps files where it can find them",
@@ -60,7 +76,9 @@ OWNED_PREFIXES = {
 FILE_ONLY = ("loadmodule",)
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 MEMORY = re.compile(r"([0-9]{1,19})(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
-PERCENT = re.compile(r"[0-9]{1,3}%")
+PERCENT = re.compile(r"(100|[0-9]{1,2})%")
+# Of the events that servers tell by `notify-keyspace-events`.
+EVENTS = re.compile(r"[Ag$lshzxeKEtmdn]*")
 UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 10**6, "mb": 1 << 20, "g": 10**9, "gb": 1 << 30}
 
 
@@ -71,6 +89,10 @@ class Directive(TypedDict, total=False):
     type: str
     choices: list[str]
     several: bool
+    # The least and the most.
+    range: list[int]
+    # The file takes several words for it; of other text it reads one.
+    words: bool
 
 
 @cache
@@ -81,15 +103,14 @@ def known() -> dict[str, Directive]:
 
 def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     """Why a directive cannot stand in `config`, or None. `version` is major.minor, None when it is not known."""
-    owner = OWNED.get(name) or next(
-        (why for start, why in OWNED_PREFIXES.items() if name.startswith(start)), None
-    )
-    if owner:
+    if owner := owner_of(name):
         return f"{shown(name)} is the operator's: {owner}"
+    if name in OLD_NAMES:
+        return f"{name} is the old name of {OLD_NAMES[name]}; write that"
     if _has_line_break(value):
         return f"{shown(name)} has a line break in it; a directive is one line"
     if name in FILE_ONLY:
-        return None
+        return _wrong_module(name, value)
     directive = known().get(name)
     if directive is None:
         near = difflib.get_close_matches(name, known(), n=1)
@@ -97,6 +118,12 @@ def refusal(name: str, value: JsonValue, version: str | None) -> str | None:
     if version in _versions() and version not in directive["versions"]:
         return f"{name} is not known to Valkey {version}, only to {', '.join(directive['versions'])}"
     return _wrong_value(name, value, directive)
+
+
+def owner_of(name: str) -> str | None:
+    """Why nobody but the operator sets it."""
+    prefixed = (why for start, why in OWNED_PREFIXES.items() if name.startswith(start))
+    return OWNED.get(name) or next(prefixed, None)
 
 
 def _has_line_break(value: JsonValue) -> bool:
@@ -118,21 +145,85 @@ def _wrong_value(name: str, value: JsonValue, directive: Directive) -> str | Non
         return f"{name} is {shown(value)}, and no server reads so much"
     text = _text(value)
     match directive["type"]:
-        case "integer" if not _is_integer(text):
-            return f"{name} is {shown(text)}; it must be a whole number{_most(text)}"
+        case "integer":
+            return _wrong_integer(name, text, directive)
         case "boolean" if text not in ("yes", "no"):
             return f"{name} is {shown(text)}; it must be yes or no"
-        case "memory" if memory_bytes(text) is None and not PERCENT.fullmatch(text):
+        case "memory" if memory_bytes(text) is None:
             return f"{name} is {shown(text)}; it must be a size such as 100mb{_most(text)}"
+        case "percent" if memory_bytes(text) is None and not PERCENT.fullmatch(text):
+            return (
+                f"{name} is {shown(text)}; it must be a size such as 100mb, or a part such as 5%{_most(text)}"
+            )
         case "choice" if not set(text.split(" ") if directive.get("several") else [text]) <= set(
             directive["choices"]
         ):
             return f"{name} is {shown(text)}; it must be one of {', '.join(directive['choices'])}"
+        case "text":
+            return _wrong_text(name, text)
     return None
 
 
+def _wrong_integer(name: str, text: str, directive: Directive) -> str | None:
+    if not _is_integer(text):
+        return f"{name} is {shown(text)}; it must be a whole number{_most(text)}"
+    least, most = directive.get("range", [-MOST, MOST])
+    if not least <= int(text) <= most:
+        return f"{name} is {shown(text)}; it must be from {least} to {most}"
+    return None
+
+
+def _wrong_text(name: str, text: str) -> str | None:
+    """With which the server does not start, though it may take it while it runs."""
+    if _has_words(name) and words(text) is None:
+        return (
+            f"{name} is {shown(text)}; servers find no end of a quote in it: close the quote, or take it out"
+        )
+    if name == "save" and not _is_save(words(text) or []):
+        return (
+            f"save is {shown(text)}; it must be pairs of seconds and changes such as 900 1 300 10, or empty for no "
+            "snapshots"
+        )
+    if name == "notify-keyspace-events" and not EVENTS.fullmatch(as_set(name, text)):
+        return f"{name} is {shown(text)}; it must be letters of Ag$lshzxeKEtmdn, such as KEA, or empty"
+    return None
+
+
+def _is_save(given: list[str]) -> bool:
+    """Pairs, which may stand in one word; none is no snapshots."""
+    points = given if len(given) > 1 else [point for word in given for point in word.split(" ") if point]
+    are_numbers = all(_is_integer(point) and int(point) >= 0 for point in points)
+    return are_numbers and len(points) % 2 == 0 and not any(int(seconds) == 0 for seconds in points[::2])
+
+
+def _wrong_module(name: str, value: JsonValue) -> str | None:
+    parts = value if isinstance(value, list) else [value]
+    if not parts or not all(isinstance(part, str) and words(part) for part in parts):
+        return f"{name} must be the path of a module with its arguments, or a list of such texts"
+    return None
+
+
+def as_lines(name: str, value: Any) -> list[str]:
+    """As the file writes it behind the name: a list is one line, but for modules, of which each has its own."""
+    if name in FILE_ONLY:
+        return [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    text = _text(value)
+    if known().get(name, {}).get("type") == "text" and not _has_words(name):
+        return [one_word(text)]
+    return [text if text.strip() else '""']
+
+
+def as_set(name: str, value: Any) -> str:
+    """As the server reads what the file writes: what CONFIG SET takes."""
+    return "\n".join(" ".join(words(line) or []) for line in as_lines(name, value))
+
+
+def _has_words(name: str) -> bool:
+    return known().get(name, {}).get("words", False)
+
+
 def _text(value: Any) -> str:
-    """As the file writes it."""
+    """A list is one text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

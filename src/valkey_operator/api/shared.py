@@ -28,7 +28,7 @@ from valkey_operator.api.model import (
     list_map,
 )
 from valkey_operator.api.storage import Persistence
-from valkey_operator.api.tls import RotateBeforePercent, Tls
+from valkey_operator.api.tls import BUS_PORTS, RotateBeforePercent, Tls
 
 Image = Annotated[
     str,
@@ -50,6 +50,9 @@ Config = Annotated[
         }
     ),
 ]
+
+# Of the server's clients, the sidecar's probes and its channel; see `render.pod`.
+POD_PORTS = (6379, 8080, 9443)
 
 
 class Replication(Model):
@@ -98,7 +101,18 @@ class Exporter(Model):
     """What the exporter asks for and may use."""
 
     port: Port | None = None
-    """The port of the metrics; default 9121."""
+    """The port of the metrics; default 9121. One that nothing else in the pod listens at."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.port) || !(self.port in {[*POD_PORTS]}) && "
+            f"(self.port < {BUS_PORTS.start} || self.port >= {BUS_PORTS.stop})",
+            f"ports {', '.join(map(str, POD_PORTS))} and {BUS_PORTS.start} to {BUS_PORTS.stop - 1} are for the server, "
+            "the sidecar and the cluster bus in the same pod; take another one, such as 9121",
+            field_path=".port",
+            holds=lambda exporter: exporter.port not in (*POD_PORTS, *BUS_PORTS),
+        ),
+    )
 
 
 class Mtls(Model):

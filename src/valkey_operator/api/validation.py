@@ -20,9 +20,16 @@ from valkey_operator.api.group import is_own_key
 from valkey_operator.api.layers import APPLIES, pins, said
 from valkey_operator.api.model import A_VALIDITY, VALIDITY
 from valkey_operator.api.quantity import amount, quantity_bytes, shown
+from valkey_operator.api.shared import POD_PORTS
 
 LONGEST_CRON = 100
 NO_WRITES = "replication.minReplicasToWrite"
+# Refused to who begins; who has it already is looked after, for it serves, or its metrics alone are missing.
+LIVED_WITH = (NO_WRITES, "exporter", "exporter.port")
+# Of the sidecar; there was a time when people could set it.
+NO_FAILOVER = ("cluster-replica-no-failover", "cluster-slave-no-failover")
+# What `replication` takes.
+MOST_REPLICAS, LONGEST_LAG, LONGEST_NUMBER = 100, 86400, 10
 # Where people write keys of their own.
 KEYED = ("labels", "annotations", "service.annotations")
 # In front of each container's `resources`.
@@ -53,6 +60,7 @@ def faults(kind: str, values: Mapping[str, Any]) -> list[Fault]:
     known = {fault.field for fault in wrong}
     checks = [
         _config(values), _amounts(values), _windows(values), _client_auth_user(values), _own_keys(values),
+        _exporter_port(values),
     ]  # fmt: skip
     if kind != "Sentinel":  # it keeps no data
         checks += [_maxmemory(values), _enough_replicas(values)]
@@ -178,15 +186,47 @@ def _own_keys(values: Mapping[str, Any]) -> Iterator[Fault]:
             )
 
 
-def without_own_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions that did not refuse them have let them through. They count for nothing."""
+def as_let_through(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What versions that did not refuse it have let through, as it is said today; of the rest nothing counts."""
     found = copy.deepcopy(dict(values))
     for field in KEYED:
         part = _part(found, field)
         if isinstance(part, dict):
             for key in [*filter(is_own_key, part)]:
                 del part[key]
+    _with_todays_directives(found)
     return found
+
+
+def _with_todays_directives(values: dict[str, Any]) -> None:
+    config = values.get("config")
+    if not isinstance(config, dict):
+        return
+    for name in [*config]:
+        if name in directives.FIELDS:
+            _into_field(values, directives.FIELDS[name], config.pop(name))
+        elif name in directives.OLD_NAMES:
+            config.setdefault(directives.OLD_NAMES[name], config.pop(name))
+        elif name in NO_FAILOVER:
+            del config[name]
+    # Servers do not start with them, and those that run had refused them; what was always the operator's stays refused.
+    for name, value in [*config.items()]:
+        if not directives.owner_of(name) and directives.refusal(name, value, _version(values)):
+            del config[name]
+
+
+def _into_field(values: dict[str, Any], field: str, value: Any) -> None:
+    """A number that the server takes, within what the field takes; by a lag of 0 it counts no replicas at all."""
+    block, name = field.split(".")
+    text = str(value)
+    if not text.isdecimal() or len(text) > LONGEST_NUMBER:
+        return
+    number = int(text)
+    if field == NO_WRITES:
+        number = min(number, MOST_REPLICAS)
+    elif number == 0:
+        name = NO_WRITES.split(".")[1]
+    values[block] = {**_part(values, block), name: min(number, LONGEST_LAG)}
 
 
 def _windows(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -226,6 +266,14 @@ def _client_auth_user(values: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(
             "tls.clientAuthUser",
             f"clientAuthUser needs Valkey 9 and the image is {version}; leave it off",
+        )
+
+
+def _exporter_port(values: Mapping[str, Any]) -> Iterator[Fault]:
+    port = _part(values, "exporter").get("port")
+    if port is not None and port not in POD_PORTS and port == _part(values, "tls").get("port"):
+        yield Fault(
+            "exporter.port", f"the server listens at {port}, by tls.port; take another one, such as 9121"
         )
 
 

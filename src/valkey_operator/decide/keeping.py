@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from valkey_operator.api.directives import as_set
+from valkey_operator.api.words import saves
 from valkey_operator.model.deployment import Deployment
 
 
@@ -15,8 +17,8 @@ def keeps_data(deployment: Deployment) -> bool:
         and deployment.value("persistence.rdb.savePolicy", [])
     )
     if "save" in config:
-        has_snapshots = config["save"] not in ("", '""', [])
+        has_snapshots = saves(as_set("save", config["save"]))
     has_log = deployment.value("persistence.aof.enabled", False)
     if "appendonly" in config:
-        has_log = config["appendonly"] in (True, "yes")
+        has_log = as_set("appendonly", config["appendonly"]) == "yes"
     return has_snapshots or bool(has_log)

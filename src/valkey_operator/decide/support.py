@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from valkey_operator.api.reasons import Reason
-from valkey_operator.api.validation import NO_WRITES, Fault, faults, moved, unmet
+from valkey_operator.api.validation import LIVED_WITH, Fault, faults, moved, unmet
 from valkey_operator.model.deployment import Deployment
 
 # What nobody can have from this version.
@@ -20,9 +20,9 @@ class Refusal(NamedTuple):
 
 
 def refusal(deployment: Deployment, *, runs_already: bool = False) -> Refusal | None:
-    """What `runs_already` is looked after though it takes no writes: it has data."""
+    """What `runs_already` is looked after though it takes no writes, or tells no metrics: it has data."""
     wrong = faults(deployment.kind, deployment.values) + moved(deployment.values, deployment.pinned)
-    wrong = [each for each in wrong if not (runs_already and each.field == f"spec.{NO_WRITES}")]
+    wrong = [each for each in wrong if not (runs_already and _field(each) in LIVED_WITH)]
     if wrong:
         return Refusal(Reason.INVALID_SPEC, "; ".join(_told(each, deployment) for each in wrong))
     lacking = unmet(deployment.kind, deployment.values, deployment.required)
@@ -38,10 +38,15 @@ def refusal(deployment: Deployment, *, runs_already: bool = False) -> Refusal | 
 
 def _told(fault: Fault, deployment: Deployment) -> str:
     """What does not stand in the spec is not looked for there."""
-    field = fault.field.removeprefix("spec.").removeprefix("template.")
+    field = _field(fault)
     lenders = (whose for name, whose in deployment.lent.items() if f"{field}.".startswith(f"{name}."))
     whose = next(lenders, "")
     return f"{field}, which comes from the {whose}: {fault.sentence}" if whose else str(fault)
+
+
+def _field(fault: Fault) -> str:
+    """As it is called in every kind."""
+    return fault.field.removeprefix("spec.").removeprefix("template.")
 
 
 def _lacking(fault: Fault) -> str:

@@ -13,7 +13,7 @@ from valkey_operator.api.validation import server_version
 from valkey_operator.dialects import selectors
 from valkey_operator.dialects.block import Block
 from valkey_operator.dialects.conversion import Conversion
-from valkey_operator.dialects.fields import EMPTY, Fields
+from valkey_operator.dialects.fields import EMPTY, Fields, decimal
 from valkey_operator.dialects.memory import tell_limit
 from valkey_operator.dialects.official_users import convert_users
 from valkey_operator.dialects.passwords import Passwords
@@ -140,6 +140,8 @@ def _config(fields: Fields, block: Block, conversion: Conversion, passwords: Pas
             _password(value, block, conversion, passwords)
         elif name in FIXED_THERE:
             conversion.note(f"config.{name} is left out: that operator fixed it, so it had no effect")
+        elif name in directives.FIELDS and (number := decimal(str(value))) is not None:
+            block.put(directives.FIELDS[name], number, f"was config.{name}")
         elif refusal := directives.refusal(name, value, version):
             config.fault(name, refusal)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from valkey_operator.api.validation import without_own_keys
+from valkey_operator.api.validation import as_let_through
 from valkey_operator.decide.support import Refusal, refusal
 from valkey_operator.kube.objects import Key
 from valkey_operator.model.deployment import Deployment
@@ -43,7 +43,7 @@ class Accepted:
         if values is None:
             return None
         # What is required since then, or was let through before, is no reason to leave alone what serves so.
-        found = replace(wished, values=without_own_keys(values), required={})
+        found = replace(wished, values=as_let_through(values), required={})
         return found if refusal(found, runs_already=True) is None else None
 
     def forget(self, key: Key) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from valkey_operator.api.directives import FILE_ONLY
+from valkey_operator.api.directives import as_lines
 from valkey_operator.api.quantity import quantity_bytes
 from valkey_operator.model.deployment import Deployment
 from valkey_operator.model.times import span
@@ -28,15 +27,8 @@ def valkey_conf(deployment: Deployment) -> str:
     ours = dict(line.split(" ", 1) for part in parts for line in part)
     theirs = deployment.value("config", {})
     lines = [f"{name} {value}" for name, value in ours.items() if name not in theirs]
-    lines += [f"{name} {text}" for name, value in theirs.items() for text in _texts(name, value)]
+    lines += [f"{name} {text}" for name, value in theirs.items() for text in as_lines(name, value)]
     return "\n".join([*lines, ""])
-
-
-def _texts(name: str, value: Any) -> list[str]:
-    """As the file writes it: a list is one line, but for modules, of which each has its own."""
-    if isinstance(value, list):
-        return [str(part) for part in value] if name in FILE_ONLY else [" ".join(map(str, value))]
-    return [_yes(value) if isinstance(value, bool) else str(value) or '""']
 
 
 def _network() -> Iterator[str]:

@@ -18,7 +18,8 @@ FENCED_HERE = FENCED - 1
 FENCE = "min-replicas-to-write"
 # With 0 the server counts no replicas, and fences nothing.
 LAG, SOME_LAG = "min-replicas-max-lag", "10"
-DIRECTIVES = frozenset({FENCE, LAG})
+# By their old names too, which an operator before this one let people write.
+DIRECTIVES = frozenset({FENCE, LAG, "min-slaves-to-write", "min-slaves-max-lag"})
 log = logging.getLogger(__name__)
 
 

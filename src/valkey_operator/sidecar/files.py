@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from valkey_operator.api.words import saves
 from valkey_operator.model.gate import Record
 from valkey_operator.settings.sidecar import SidecarSettings
 from valkey_operator.sidecar import fence
@@ -82,7 +83,7 @@ def kept(said: Mapping[str, str]) -> Kept:
     """What a server with these directives keeps on its disk."""
     return Kept(
         # As the server reads it: points add up, an empty one takes back all before it, and none is the default.
-        snapshots=said.get("save", "3600 1") not in ("", '""', "''"),
+        snapshots=saves(said.get("save", "3600 1")),
         appendonly=said.get("appendonly") == "yes",
         synced_always=said.get("appendfsync") == "always",
     )
