@@ -212,9 +212,13 @@ async def test_a_process_that_has_ended_and_was_not_asked_after_is_no_server() -
 async def test_a_question_behind_one_that_was_given_up_was_not_answered(tmp_path: Path) -> None:
     """`Ended` would be taken for a yes of a server that shuts down, or that loads its users."""
 
+    is_over = asyncio.Event()
+
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        await writer.wait_closed()
+        is_over.set()
 
     listening = await asyncio.start_unix_server(listen, str(tmp_path / "s"))
     connection = await Connection.open(tmp_path / "s")
@@ -225,4 +229,6 @@ async def test_a_question_behind_one_that_was_given_up_was_not_answered(tmp_path
     with pytest.raises(Silent, match="closed before it could be asked") as found:
         await second
     assert not isinstance(found.value, Ended)
+    await is_over.wait()
     listening.close()
+    await listening.wait_closed()
