@@ -26,6 +26,7 @@ from devcluster.binaries import _version as version
 from devcluster.places import NAME, default_name
 from devcluster.pods import PodName
 from devcluster.problem import Problem
+from devcluster.processes import last_words
 from devcluster.progress import Meter, Progress
 from devcluster.quantity import parse_bytes
 from devcluster.report import table
@@ -209,3 +210,11 @@ def test_processes_are_found_while_cgroups_come_and_go(
     while thread.is_alive():
         assert cgroups.pids("node") == {7, 8}
     thread.join()
+
+
+def test_the_last_words_of_a_program_are_the_reason_and_not_the_stacks_behind_it() -> None:
+    stacks = "goroutine 1 [running]:\nmain.main()\n\t/src/main.go:1 +0x1\n" * 20
+    assert last_words(f"I1120 begins\nF1120 out of order\n{stacks}").startswith("F1120 out of order\n")
+    assert last_words(f"begins\npanic: out of order\n\n{stacks}").startswith("panic: out of order\n")
+    assert last_words("a\nb\nc\nd\ne\nf\n") == "b\nc\nd\ne\nf"
+    assert last_words("") == ""

@@ -9,9 +9,11 @@ from devcluster import images
 from devcluster.binaries import Binaries
 from devcluster.node import Node
 from devcluster.places import kubelet_lock
+from devcluster.problem import Problem
 from devcluster.processes import Component, Processes
 from devcluster.waiting import until
 
+ATTEMPTS = 3
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins/kubelet.sock")
 
 
@@ -42,10 +44,18 @@ def start_rest(rest: list[Component], processes: Processes) -> None:
 
 
 def _start_kubelet(kubelet: Component, processes: Processes) -> None:
-    """One at a time: a kubelet removes this socket and binds it anew, and ends when another was quicker."""
+    """One at a time: a kubelet removes this socket and binds it anew, and ends when another was quicker. It ends, too,
+    when one that runs replaces a file in the same folder at that moment; then it is started again, as any init does."""
     with kubelet_lock():
-        processes.start(kubelet)
-        until(lambda: _has_bound(kubelet, processes), f"the start of {kubelet.name}", 60, every=0.02)
+        for attempt in range(ATTEMPTS):
+            processes.start(kubelet)
+            try:
+                until(lambda: _has_bound(kubelet, processes), f"the start of {kubelet.name}", 60, every=0.02)
+            except Problem:
+                if attempt + 1 == ATTEMPTS or processes.pid(kubelet.name) is not None:
+                    raise
+            else:
+                return
 
 
 def _has_bound(kubelet: Component, processes: Processes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -27,6 +28,11 @@ unset CGROUP_FILES
 setsid "$@" </dev/null >>"$LOG_FILE" 2>&1 &
 echo $!
 """
+
+
+# With which a program of Go's says why it ends; behind it are the stacks of all it was doing.
+REASON = re.compile(r"panic: |fatal error: |F\d{4} ")
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,10 @@ class Processes:
                 raise Problem(f"{name} (pid {pid}) does not end")
             time.sleep(0.01)
 
-    def last_words(self, name: str, lines: int = 5) -> str:
+    def last_words(self, name: str) -> str:
         """The end of a component's log, for an error text."""
         with contextlib.suppress(FileNotFoundError):
-            return "\n".join(self.log(name).read_text(errors="replace").splitlines()[-lines:])
+            return last_words(self.log(name).read_text(errors="replace"))
         return ""
 
     def require_running(self, name: str) -> None:
@@ -119,3 +125,10 @@ class Processes:
                 f"{name} ended right after its start; its last words, from {self.log(name)}:\n"
                 f"{self.last_words(name)}"
             )
+
+
+def last_words(log: str) -> str:
+    lines = log.splitlines()
+    reasons = [number for number, line in enumerate(lines) if REASON.match(line)]
+    begin = reasons[-1] if reasons else max(0, len(lines) - FEW)
+    return "\n".join(lines[begin : begin + FEW])
