@@ -140,6 +140,7 @@ def test_a_port_of_the_metrics_that_was_let_through_leaves_nobody_alone() -> Non
     [
         ({"min-replicas-to-write": 1000}, 100, 10),
         ({"min-replicas-to-write": 1, "min-slaves-max-lag": "0"}, 0, 10),
+        ({"min-replicas-max-lag": 0, "min-replicas-to-write": 1}, 0, 10),
         ({"min-slaves-to-write": "-1", "min-slaves-max-lag": 10**12}, None, 10),
         ({"min-slaves-max-lag": 100_000}, None, 86400),
     ],

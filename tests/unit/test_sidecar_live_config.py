@@ -302,6 +302,13 @@ async def test_a_second_pod_of_the_node_stays_behind_its_gate_until_the_first_ha
         await asyncio.gather(visitor, return_exceptions=True)
 
 
+def test_what_goes_by_its_old_name_is_set_again_by_the_new_one() -> None:
+    """It is one thing to the server, which the default of the old name has reached first."""
+    in_force = {"min-slaves-to-write": "1", "min-replicas-to-write": "1"}
+    change = plan(in_force, {"min-replicas-to-write": "1"}, {"min-slaves-to-write": "0"})
+    assert (change.back, change.new) == ({"min-slaves-to-write": "0"}, {"min-replicas-to-write": "1"})
+
+
 def test_what_to_tell_the_server() -> None:
     change = plan({"a": "1", "b": "2", "x": "9", "y": "8"}, {"a": "1", "b": "3", "c": ""}, {"x": "0"})
     assert change.back == {"x": "0"}

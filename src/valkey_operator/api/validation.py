@@ -202,7 +202,8 @@ def _with_todays_directives(values: dict[str, Any]) -> None:
     config = values.get("config")
     if not isinstance(config, dict):
         return
-    for name in [*config]:
+    # By a lag of 0 nothing counts, whatever the number is: it comes last.
+    for name in sorted(config, key=lambda each: each.endswith("-max-lag")):
         if name in directives.FIELDS:
             _into_field(values, directives.FIELDS[name], config.pop(name))
         elif name in directives.OLD_NAMES:

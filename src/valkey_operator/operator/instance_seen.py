@@ -302,7 +302,8 @@ def pod_of(
     ends_at = read(stopping) if stopping else None
     return SeenPod(
         pod.metadata.uid,
-        pod.is_ready,
+        # One that its Deployment is about to end is away for whoever would be next.
+        pod.is_ready and marks.MAY_GO not in pod.metadata.annotations,
         ends_at is not None,
         ends_at,
         is_placed,

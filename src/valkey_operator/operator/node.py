@@ -77,7 +77,7 @@ class NodeController:
         denied: list[str] = []
         grown = await self._make_claim(node, pod, denied)
         mounted = await self._make_config(node, pod, denied)
-        await self._make_rest(node, pod, denied)
+        await self._make_rest(node, pod, pods, denied)
         seen = await self._hear(node, pod, mounted)
         found = await self._change(node, pod, seen, mounted, grown)
         others = len([each for each in pods if each is not pod and not each.metadata.deletion_timestamp])
@@ -105,7 +105,7 @@ class NodeController:
             await self._apply(node, self._world.caches.config_maps, config_map)
         return config_file.fingerprint(config_file.parse(config_map["data"].get("valkey.conf", "")))
 
-    async def _make_rest(self, node: Custom, pod: Pod | None, denied: list[str]) -> None:
+    async def _make_rest(self, node: Custom, pod: Pod | None, pods: Sequence[Pod], denied: list[str]) -> None:
         """The pod, when all is there that it mounts; its address while it starts."""
         objects = NodeObjects(as_stored(node))
         # A pod without certificate would be out of reach for a minute. When it comes, it wakes this key.
@@ -113,7 +113,7 @@ class NodeController:
             denied += self._taken(node)
             return
         with noting(denied):
-            await self._make_workload(node, pod, objects)
+            await self._make_workload(node, pod, pods, objects)
         with noting(denied):
             await self._apply(node, self._world.caches.services, objects.service())
 
@@ -129,14 +129,18 @@ class NodeController:
         said = (self._world.vault.taken(Key(node.metadata.namespace, name)) for name in names)
         return list(filter(None, said))
 
-    async def _make_workload(self, node: Custom, pod: Pod | None, objects: NodeObjects) -> None:
+    async def _make_workload(
+        self, node: Custom, pod: Pod | None, pods: Sequence[Pod], objects: NodeObjects
+    ) -> None:
         caches = self._world.caches
         if not is_deployment(node):
             await self._apply(node, caches.stateful_sets, objects.stateful_set())
             return
         made = caches.deployments.store.get(node.key)
         replaces = made.metadata.annotations.get(marks.REPLACES, "") if made is not None else ""
-        may_go = pod is None or bool(pod.metadata.deletion_timestamp)
+        # What has not begun is not worth a hold, which would cut in between the old template and the new one.
+        has_begun = pod is not None and not pod.metadata.deletion_timestamp and pod.status.phase != "Pending"
+        may_go = not pods if pod is None else not has_begun
         if pod is not None and marks.MAY_GO in pod.metadata.annotations:
             may_go, replaces = True, pod.metadata.uid
         wanted = objects.deployment(is_held=not may_go, replaces=replaces)

@@ -59,7 +59,8 @@ class NodeSteps:
         pod = self._pod(node)
         if node is None or pod is None or pod.metadata.deletion_timestamp:
             return
-        if is_deployment(node):
+        # One that has failed has a successor already, and nothing but us takes it away.
+        if is_deployment(node) and pod.status.phase not in ("Failed", "Succeeded"):
             await self._let_go(item, pod, reason)
             return
         note = f"pod {pod.metadata.name} is deleted for a restart: {reason}"

@@ -19,6 +19,13 @@ from valkey_operator.valkey.connection import Refused
 
 # Each setting of it says only a part; the rest is the default's, as in a file.
 PARTIAL = ("client-output-buffer-limit",)
+# What goes back to its default by its old name does so by the new one too, and has to be set again.
+TODAY = {
+    "min-slaves-to-write": "min-replicas-to-write",
+    "min-slaves-max-lag": "min-replicas-max-lag",
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "slave-read-only": "replica-read-only",
+}
 AT_START = ("can't set immutable config", "can't set protected config", "Unknown option")
 NAMED = re.compile(r"related to argument '([^']+)'|CONFIG SET - '([^']+)'")
 log = logging.getLogger(__name__)
@@ -42,7 +49,8 @@ class Change:
 
 def plan(in_force: Directives, wanted: Directives, usual: Directives) -> Change:
     gone = in_force.keys() - wanted.keys()
-    changed = {name: value for name, value in wanted.items() if in_force.get(name) != value}
+    again = {TODAY[name] for name in gone & TODAY.keys()}
+    changed = {name: value for name, value in wanted.items() if name in again or in_force.get(name) != value}
     return Change(
         back={name: usual[name] for name in sorted(gone & usual.keys())},
         new={name: _whole(name, value, usual) for name, value in sorted(changed.items())},
