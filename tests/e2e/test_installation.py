@@ -156,7 +156,9 @@ def test_plain_manifests_do_without_helm_and_helm_sees_them(
 ) -> None:
     charts("uninstall", *RELEASE, "--wait", "--cascade=foreground", "--timeout=180s")
     released = (checkout() / "deploy" / "install.yaml").read_text()
-    ours = re.sub(r"(valkey-operator/operator):\S+", r"\1:dev", released).replace("IfNotPresent", "Never")
+    ours = re.sub(r"(valkey-operator/operator):[^\s\"]+", r"\1:dev", released).replace(
+        "IfNotPresent", "Never"
+    )
     place.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=ours)
     try:
         rollout = ("rollout", "status", "deployment/valkey-operator", "--namespace", PLACE, "--timeout=120s")
