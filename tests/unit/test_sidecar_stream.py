@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("version", ["8.0", "8.1", "9.1"])
 async def test_a_replica_that_has_just_copied_gets_what_is_written(folder: Path, version: str) -> None:
-    """By itself it would on 8.0 after a second, and on the others once in a while."""
+    """By itself it does after a second, now and then."""
     async with running(folder, version) as (primary, replica):
         await replica.pod.starts()
         connection = await primary.connect()
