@@ -14,13 +14,14 @@ import pytest
 
 from tests.caches import eventually
 from tests.server_programs import server_command
+from valkey_operator.api import directives
 from valkey_operator.contract.v1 import sidecar_pb2 as contract
 from valkey_operator.render.users import REPLICATION, SIDECAR, users_acl
 from valkey_operator.settings.sidecar import SidecarSettings
-from valkey_operator.sidecar import files
+from valkey_operator.sidecar import fence, files
 from valkey_operator.sidecar.disk import Kept
 from valkey_operator.sidecar.fence import FENCED
-from valkey_operator.sidecar.live_config import plan
+from valkey_operator.sidecar.live_config import TODAY, plan
 from valkey_operator.sidecar.pod import Pod
 from valkey_operator.valkey import config_file
 from valkey_operator.valkey.connection import Connection
@@ -300,6 +301,16 @@ async def test_a_second_pod_of_the_node_stays_behind_its_gate_until_the_first_ha
         assert await asyncio.wait_for(shell.wait(), 10) == 0
         visitor.cancel()
         await asyncio.gather(visitor, return_exceptions=True)
+
+
+def test_the_sidecar_knows_every_old_name_that_the_operator_knows() -> None:
+    """It has a list of its own: that of the operator would bring everything with it by which wishes are judged."""
+    fields: dict[str, dict[str, str]] = {}
+    for name, field in directives.FIELDS.items():
+        fields.setdefault(field, {})["old" if "slaves" in name else "today"] = name
+    of_fields = {names["old"]: names["today"] for names in fields.values()}
+    assert {**directives.OLD_NAMES, **of_fields} == TODAY
+    assert set(of_fields) <= fence.DIRECTIVES
 
 
 def test_what_goes_by_its_old_name_is_set_again_by_the_new_one() -> None:
